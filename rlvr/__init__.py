@@ -1,0 +1,41 @@
+"""rlvr: reinforcement learning with verifiable rewards.
+
+Conversation templates with think/answer tags feed PPO generation; registered rule-based reward functions score the
+answers; and one boosted actor/critic core trains on the result. Importing this package imports nothing heavy: the names
+below are loaded when they are first used.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+try:
+    __version__ = version("rlvr")
+except PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "0+unknown"
+
+_WHERE = {
+    "Config": "rlvr.config",
+    "train": "rlvr.api",
+    "PPOTrainer": "rlvr.trainer.ppo",
+    "OnlineTrainer": "rlvr.trainer.online",
+    "Callback": "rlvr.trainer.callbacks",
+    "RLVRRewardModel": "rlvr.rewarding",
+    "NaiveExperienceMaker": "rlvr.experience.maker",
+    "Experience": "rlvr.experience.experience",
+    "Actor": "rlvr.models.actor",
+    "Critic": "rlvr.models.critic",
+    "Boosted": "rlvr.boost.boosted",
+    "UserError": "rlvr.errors",
+}
+__all__ = ["__version__", *_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'rlvr' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,237 @@
+"""`rlvr.train(config)`: a whole run from one tree of settings."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from rlvr import build
+from rlvr.boost import process as processes
+from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.boost.process import ProcessInfo
+from rlvr.config import TINY_SETTINGS, Config, to_dict
+from rlvr.console import ConsoleView
+from rlvr.conversation import Conversation
+from rlvr.data.prompts import PromptLoader
+from rlvr.data.sampling import PromptSampler
+from rlvr.evaluate import Evaluator
+from rlvr.metrics import gather_json
+from rlvr.models.loading import TINY, load_tokenizer, resolve_source
+from rlvr.rollout.engine import Engine, Sampling, make_engine
+from rlvr.run_folder import choose_folder, prepare_folder, write_config
+from rlvr.tracking import JsonlSink, Tracker
+from rlvr.trainer.ppo import PPOTrainer
+from rlvr.trainer.watch import Watch
+from rlvr.validate import BatchPlan, check_config, plan_batches
+
+
+def train(config: Config) -> Path:
+    """Train as the settings say. Returns the run's folder.
+
+    Under torchrun, call it in every process. Without, it makes a process group of one.
+
+    Raises:
+        UserError: settings, data, template, plugin or checkpoint that can't be used.
+        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
+    """
+    check_config(config)
+    process = processes.start(config.train.seed, config.train.num_threads)
+    check_plugin(config.parallel, process.device)
+    plan = plan_batches(config, process.world_size)
+    folder = _agree_on_folder(config)
+    checkpoint = prepare_folder(folder, config.ckpt.resume) if process.is_main else None
+    checkpoint = _share_path(checkpoint)
+    console = Console(stderr=False, quiet=not process.is_main)
+    if process.is_main:
+        write_config(config, folder)
+        _print_header(console, config, process, plan, folder)
+    view = ConsoleView(console, config.log.progress, _sample_every(config), folder / "samples.jsonl")
+    trainer, loader, ptx = _assemble(config, process, plan, folder, view if process.is_main else None, console)
+    if checkpoint is not None:
+        trainer.load_checkpoint(checkpoint)
+        console.print(f"going on from {checkpoint} (episode {trainer.progress.episode})")
+    elif config.ckpt.resume:
+        console.print(f"no checkpoint under {folder} yet: starting from the beginning")
+    if process.is_main:
+        keep = trainer.progress.episode + 1 if checkpoint is not None else 0
+        trainer.tracker.sinks.insert(0, JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+    try:
+        trainer.fit(
+            config.train.num_episodes,
+            config.train.num_collect_steps,
+            config.train.num_update_steps,
+            prompt_dataloader=loader,
+            pretrain_dataloader=ptx,
+            log_dir=config.log.log_dir,
+            use_wandb=config.log.use_wandb,
+        )
+    finally:
+        view.close()
+        trainer.tracker.close()
+    console.print(f"saved: {folder}/actor/modeling, {folder}/critic/modeling, {folder}/metrics.jsonl")
+    return folder
+
+
+def _agree_on_folder(config: Config) -> Path:
+    """Rank 0's choice: the name may hold the time, which differs between processes."""
+    return Path(gather_json(str(choose_folder(config.ckpt)))[0])
+
+
+def _share_path(path: Path | None) -> Path | None:
+    shared = gather_json(str(path) if path else None)[0]
+    return Path(shared) if shared else None
+
+
+def _sample_every(config: Config) -> int:
+    times = config.log.num_sample_generations
+    return max(1, config.train.num_episodes // times) if times else 0
+
+
+def _print_header(console: Console, config: Config, process: ProcessInfo, plan: BatchPlan, folder: Path) -> None:
+    precision = resolve_precision(config.parallel.mixed_precision, process.device)
+    console.print(
+        f"[bold]rlvr[/]: PPO on {', '.join(config.data.prompt_dataset)} with {', '.join(config.reward.reward_functions)}; "
+        f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
+        f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}",
+        highlight=False,
+    )
+    t = config.train
+    console.print(
+        f"{t.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
+        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {folder}",
+        highlight=False,
+    )
+    if config.model.pretrain == TINY:
+        tree = to_dict(config)
+        own = {name: tree[section][name] for section, values in TINY_SETTINGS.items() for name in values}
+        console.print(
+            "the built-in model brings its own settings (flags override them): "
+            + ", ".join(f"{name} {value:g}" for name, value in own.items()),
+            highlight=False,
+            style="dim",
+        )
+    if config.rollout.top_k or config.rollout.top_p < 1:
+        console.print(
+            "[yellow]warning:[/] --top_k and --top_p cut the distribution that responses are sampled from, while logprobs "
+            "are those of the whole one: ratios are biased. Leave them off unless you know why."
+        )
+
+
+def _assemble(
+    config: Config,
+    process: ProcessInfo,
+    plan: BatchPlan,
+    folder: Path,
+    view: ConsoleView | None,
+    console: Console,
+) -> tuple[PPOTrainer, PromptLoader, Any]:
+    """Build every part of the run and put them together."""
+    resolve_source(config.model.pretrain)  # builds the built-in model with its own progress bar
+    tokenizer = load_tokenizer(config.model.tokenizer_dir or config.model.pretrain, config.model.trust_remote_code)
+    conversation = Conversation(build.choose_template(config), tokenizer)
+    reward_model = build.make_reward_model(config, conversation, tokenizer)
+    prompts = build.make_prompts(config, conversation)
+    for note in prompts.notes:
+        console.print(f"[yellow]note:[/] {note}", highlight=False)
+    sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
+    loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
+    engine = make_engine(config.rollout.engine, tokenizer)
+    models = build.make_models(config, plan.total_steps, process.device)
+    actor_booster, critic_booster = build.make_boosters(config, process)
+    evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
+    a, t, r = config.algo, config.train, config.rollout
+    trainer = PPOTrainer(
+        actor_booster,
+        critic_booster,
+        models.actor,
+        models.critic,
+        reward_model,
+        models.initial_model,
+        models.actor_optim,
+        models.critic_optim,
+        models.actor_lr_scheduler,
+        models.critic_lr_scheduler,
+        tokenizer,
+        kl_coef=a.kl_coef,
+        ptx_coef=a.ptx_coef,
+        train_batch_size=t.train_batch_size,
+        buffer_limit=t.buffer_limit,
+        buffer_cpu_offload=t.buffer_cpu_offload,
+        eps_clip=a.eps_clip,
+        vf_coef=a.vf_coef,
+        value_clip=a.value_clip,
+        sample_buffer=t.sample_buffer,
+        offload_inference_models=t.offload_inference_models,
+        accumulation_steps=t.accumulation_steps,
+        save_interval=config.ckpt.save_interval,
+        save_dir=folder,
+        callbacks=[Watch(), *([view] if view else [])],
+        conversation=conversation,
+        engine=engine,
+        seed=t.seed,
+        num_generations=r.num_generations,
+        settings={
+            "eps_clip_high": a.eps_clip_high,
+            "dual_clip": a.dual_clip,
+            "entropy_coef": a.entropy_coef,
+            "kl_in": a.kl_in,
+            "kl_estimator": a.kl_estimator,
+            "loss_reduction": a.loss_reduction,
+        },
+        experience_settings={
+            "estimator": a.estimator,
+            "gamma": a.gamma,
+            "lam": a.lam,
+            "truncated": a.truncated,
+            "missing_eos_penalty": config.reward.missing_eos_penalty,
+            "score_batch_size": r.generation_batch_size,
+        },
+        whiten_advantages=a.whiten_advantages,
+        run_state=build.describe_run(config, prompts),
+        keep_checkpoints=config.ckpt.keep_checkpoints,
+        grad_clip=t.grad_clip,
+        precision=resolve_precision(config.parallel.mixed_precision, process.device),
+        online={"tracker": Tracker(), "eval_interval": config.eval.eval_interval},
+        **_sampling_arguments(config),
+    )
+    if evaluator is not None:
+        trainer.evaluator = lambda: evaluator(trainer.actor.unwrapped.model)
+    return trainer, loader, _make_ptx_loader(config, process, tokenizer)
+
+
+def _sampling_arguments(config: Config) -> dict[str, Any]:
+    r = config.rollout
+    return {
+        "max_new_tokens": r.max_new_tokens,
+        "temperature": r.temperature,
+        "top_k": r.top_k,
+        "top_p": r.top_p,
+        "batch_size": r.generation_batch_size,
+    }
+
+
+def _make_evaluator(
+    config: Config, prompts: build.Prompts, engine: Engine, tokenizer: Any, conversation: Conversation
+) -> Evaluator | None:
+    if not prompts.test:
+        return None
+    arguments = _sampling_arguments(config) | {"temperature": config.eval.eval_temperature, "top_k": 0, "top_p": 1.0}
+    sampling = Sampling(**arguments, stop_ids=conversation.stop_ids, stop_strings=conversation.stop_strings)
+    return Evaluator(prompts.test, engine, sampling, tokenizer, conversation)
+
+
+def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any) -> Any:
+    if not config.data.ptx_dataset:
+        return None
+    from rlvr.data.supervised import SupervisedLoader
+
+    return SupervisedLoader(
+        config.data.ptx_dataset,
+        tokenizer,
+        batch_size=config.data.ptx_batch_size,
+        max_length=config.rollout.max_length,
+        seed=config.train.seed,
+        rank=process.rank,
+        world_size=process.world_size,
+    )

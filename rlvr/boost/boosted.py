@@ -1,0 +1,165 @@
+"""`Boosted`: one role's model, optimizer, schedule and Booster behind a handful of calls.
+
+Actor, critic and every supervised trainer use it, so that what differs between ColossalAI's plugins (who clips, who
+averages, who may skip a synchronisation, where the master weights are) is known in this one file.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from rlvr.boost.process import quiet
+
+if TYPE_CHECKING:
+    from colossalai.booster import Booster
+
+
+class Boosted:
+    """A model under a Booster, with or without an optimizer.
+
+    Args:
+        booster: ColossalAI Booster; each role has its own.
+        model: an `nn.Module`, or one that this booster has already boosted.
+        optimizer: its optimizer, plain or already boosted with the model; None for inference.
+        lr_scheduler: steps once for each optimizer step.
+        grad_clip: norm to which gradients are clipped once, after accumulation; 0 = off.
+        precision: "bf16" makes forward passes under autocast where the plugin does not cast the model itself.
+    """
+
+    def __init__(
+        self,
+        booster: "Booster",
+        model: nn.Module,
+        optimizer: Optimizer | None = None,
+        lr_scheduler: LRScheduler | None = None,
+        *,
+        grad_clip: float = 0.0,
+        precision: str = "fp32",
+    ) -> None:
+        from colossalai.interface import ModelWrapper
+
+        self.booster = booster
+        if isinstance(model, ModelWrapper):
+            self.model, self.optimizer, self.lr_scheduler = model, optimizer, lr_scheduler
+        else:
+            with quiet():
+                self.model, self.optimizer, _, _, self.lr_scheduler = booster.boost(
+                    model, optimizer, lr_scheduler=lr_scheduler
+                )
+        self.grad_clip = grad_clip
+        self.grad_norm = 0.0
+        self._autocast = precision == "bf16" and not booster.plugin.control_precision()
+
+    @property
+    def unwrapped(self) -> Any:
+        """The module inside the plugin's wrapper."""
+        return self.model.unwrap() if hasattr(self.model, "unwrap") else self.model
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the next optimizer step."""
+        return float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else 0.0
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the wrapped model (so that the plugin sees it) in the run's precision."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+            return self.model(*args, **kwargs)
+
+    def backward(self, loss: Tensor) -> None:
+        """Accumulate the gradient of `loss`, a share of a loss that is summed over micro-batches and ranks.
+
+        The plugins average gradients over ranks; the world size undoes that, so that the sum over ranks remains.
+        """
+        world_size = dist.get_world_size() if dist.is_initialized() else 1
+        self.booster.backward(loss * world_size, self.optimizer)
+
+    @contextmanager
+    def no_sync(self, enabled: bool = True) -> Iterator[None]:
+        """Accumulate without synchronising ranks, where the plugin can (ZeRO-2 can't: it has sharded the gradients)."""
+        can = enabled and self.booster.plugin.support_no_sync()
+        with self.booster.no_sync(self.model, self.optimizer) if can else nullcontext():
+            yield
+
+    def step(self) -> float:
+        """Clip, update, advance the schedule, clear gradients. Returns the gradient's norm before clipping."""
+        optimizer: Any = self.optimizer
+        zero = self.booster.plugin.control_precision()
+        if not zero:
+            limit = self.grad_clip if self.grad_clip > 0 else float("inf")
+            self.grad_norm = float(optimizer.clip_grad_by_norm(limit))
+        optimizer.step()
+        if zero:  # ZeRO has clipped inside step()
+            self.grad_norm = float(optimizer.get_grad_norm() or 0.0)
+        if self.lr_scheduler is not None:
+            self.lr_scheduler.step()
+        optimizer.zero_grad()
+        return self.grad_norm
+
+    def to(self, device: torch.device | str) -> "Boosted":
+        """Move the model (for offloading models that only infer)."""
+        self.model.to(device)
+        return self
+
+    def training_state(self) -> dict[str, Any]:
+        """What `load_training_state` needs to go on bit for bit, gathered from all ranks; collective.
+
+        Holds full tensors under parameter indices, so it fits any number of ranks and any data-parallel plugin.
+        """
+        optimizer: Any = self.optimizer
+        return {
+            "optimizer": optimizer.state_dict(),
+            "masters": self._gather_masters(),
+            "lr_scheduler": self.lr_scheduler.state_dict() if self.lr_scheduler is not None else {},
+        }
+
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        """Restore what `training_state` returned. Load the model's weights first; collective."""
+        optimizer: Any = self.optimizer
+        optimizer.load_state_dict(state["optimizer"])
+        self._load_masters(state["masters"])
+        if self.lr_scheduler is not None:
+            self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+
+    def load_weights(self, state_dict: dict[str, Tensor]) -> None:
+        """Load the role's weights into the wrapped model and into ZeRO's master copy of them."""
+        self.unwrapped.load_state_dict(state_dict)
+        if hasattr(self.model, "update_master_params"):
+            with torch.no_grad():
+                self.model.update_master_params()
+
+    def _gather_masters(self) -> list[Tensor]:
+        """ZeRO's fp32 master weights in full; empty when they equal the model's weights."""
+        optimizer: Any = self.optimizer
+        if not hasattr(optimizer, "get_master_to_working_map") or optimizer.dtype == torch.float32:
+            return []
+        full = []
+        for group in optimizer.optim.param_groups:
+            for master in group["params"]:
+                working = optimizer.get_master_to_working_map()[id(master)]
+                shards = [torch.empty_like(master) for _ in range(dist.get_world_size())]
+                dist.all_gather(shards, master)
+                full.append(torch.cat(shards)[: working.numel()].view_as(working).cpu())
+        return full
+
+    def _load_masters(self, full: list[Tensor]) -> None:
+        optimizer: Any = self.optimizer
+        masters = iter(full)
+        if not full:
+            return
+        for group in optimizer.optim.param_groups:
+            for master in group["params"]:
+                flat = next(masters).flatten()
+                size = master.numel() * dist.get_world_size()
+                flat = nn.functional.pad(flat, [0, size - flat.numel()])
+                with torch.no_grad():
+                    master.copy_(flat.chunk(dist.get_world_size())[dist.get_rank()])

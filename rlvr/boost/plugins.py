@@ -1,0 +1,80 @@
+"""Plugin names -> ColossalAI Boosters, and what each name needs."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rlvr.boost.process import quiet
+from rlvr.config import ParallelConfig
+from rlvr.errors import UserError
+
+if TYPE_CHECKING:
+    from colossalai.booster import Booster
+
+ZERO_STAGES = {"zero1": 1, "zero2": 2, "zero2_cpu": 2}
+_NEEDS = {
+    "gemini": "Gemini keeps parameters in CUDA chunks",
+    "gemini_auto": "Gemini keeps parameters in CUDA chunks",
+    "3d": "tensor and pipeline parallelism shard the model, and generation from sharded models is not there yet",
+}
+
+
+def resolve_precision(name: str, device: torch.device) -> str:
+    """`auto` -> bf16 on a GPU that has it, else fp32; other names stay."""
+    if name != "auto":
+        return name
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+
+
+def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
+    """Refuse plugins and sizes that can't run here.
+
+    Raises:
+        UserError: says what the plugin needs and which ones work.
+    """
+    works = "plugins that work here: ddp, zero1, zero2, zero2_cpu"
+    if parallel.plugin in _NEEDS:
+        cuda = "" if device.type == "cuda" else " and needs a CUDA GPU, which this machine does not have"
+        raise UserError(f"--plugin {parallel.plugin}: {_NEEDS[parallel.plugin]}{cuda}; {works}")
+    for flag in ("tp", "pp", "sp"):
+        if getattr(parallel, flag) != 1:
+            raise UserError(
+                f"--{flag} {getattr(parallel, flag)} belongs to --plugin 3d, which is not available; {works}"
+            )
+    if parallel.enable_sequence_parallelism or parallel.zero_stage:
+        flag = "--enable_sequence_parallelism" if parallel.enable_sequence_parallelism else "--zero_stage"
+        raise UserError(f"{flag} belongs to --plugin 3d, which is not available; use --plugin zero1 or zero2; {works}")
+    if parallel.zero_cpu_offload and parallel.plugin not in ZERO_STAGES:
+        raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
+    if parallel.mixed_precision == "fp16" and device.type != "cuda":
+        raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
+
+
+def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: float) -> "Booster":
+    """A Booster with the named plugin. Actor and critic each get their own.
+
+    Args:
+        parallel: which plugin and precision.
+        device: device of this process.
+        grad_clip: norm to clip to (0 = off); ZeRO clips inside its optimizer and must know it when it is built.
+    """
+    check_plugin(parallel, device)
+    with quiet():
+        from colossalai.booster import Booster
+        from colossalai.booster.plugin import LowLevelZeroPlugin, TorchDDPPlugin
+
+    precision = resolve_precision(parallel.mixed_precision, device)
+    plugin: Any
+    if parallel.plugin == "ddp":
+        # Buffers (rotary tables) are the same everywhere and never change: no need to broadcast them.
+        plugin = TorchDDPPlugin(broadcast_buffers=False)
+        return Booster(plugin=plugin, mixed_precision="fp16" if precision == "fp16" else None)
+    plugin = LowLevelZeroPlugin(
+        stage=ZERO_STAGES[parallel.plugin],
+        precision=precision,
+        max_norm=grad_clip,
+        cpu_offload=parallel.zero_cpu_offload or parallel.plugin == "zero2_cpu",
+        overlap_communication=device.type == "cuda",
+        initial_scale=2**16,
+    )
+    return Booster(plugin=plugin)

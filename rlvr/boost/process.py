@@ -1,0 +1,113 @@
+"""The process group: started by torchrun, or a group of one when the script is run by itself."""
+
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """Where this process stands: its rank, how many there are, and its device."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+
+def start(seed: int, num_threads: int | None = None) -> ProcessInfo:
+    """Join torchrun's process group, or make one of a single process; set threads and ColossalAI's accelerator.
+
+    Args:
+        seed: seeds Python, NumPy and torch alike in every rank; what must differ between ranks derives its own.
+        num_threads: CPU threads of this process; by default the machine's cores divided among its processes.
+    """
+    if not dist.is_initialized():
+        _default_environment()
+        local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(num_threads or max(1, _cores() // local_size))
+        _launch(seed)
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, device)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _default_environment() -> None:
+    """Give a process that torchrun did not start the variables of a group of one, on a free port."""
+    if "RANK" in os.environ:
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.update(
+        RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )
+
+
+def _launch(seed: int) -> None:
+    with quiet():
+        import colossalai
+        import colossalai.booster.plugin  # noqa: F401  loads the rest, while it is quiet
+
+        if not torch.cuda.is_available():
+            from rlvr.boost.accelerator import install
+
+            install()
+    # ColossalAI calls collectives by names that newer torch wants to rename; nothing that a user could act on.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    colossalai.launch_from_torch(seed=seed, verbose=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what ColossalAI and its dependencies say about missing GPU kernels and about each other's versions."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logging.disable(previous)
+
+
+def stop() -> None:
+    """Leave the process group."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
+    """The sum of `values` over all ranks; the same tensor when there is one rank."""
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        values = values.clone()
+        dist.all_reduce(values)
+    return values
+
+
+def any_rank(flag: bool, device: torch.device) -> bool:
+    """Whether any rank says yes. Every rank gets the same answer, so all take the same branch (pitfall A24)."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return flag
+    return bool(all_reduce_sum(torch.tensor([float(flag)], device=device)).item() > 0)
+
+
+def barrier() -> None:
+    """Wait for all ranks."""
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        dist.barrier()

@@ -1,0 +1,187 @@
+"""From settings to the parts of a run: problems, prompts, models, optimizers, reward model, trainer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rewards import check_gold, load_plugins
+from rlvr.boost.plugins import make_booster, resolve_precision
+from rlvr.boost.process import ProcessInfo
+from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.config import Config
+from rlvr.conversation import Conversation, ConversationTemplate, template_names
+from rlvr.data.problem import Problem
+from rlvr.data.prompts import Prompt, prepare_prompts
+from rlvr.data.readers import read_problems
+from rlvr.errors import UserError
+from rlvr.models.actor import Actor
+from rlvr.models.backbone import prepare
+from rlvr.models.critic import Critic
+from rlvr.models.loading import SMOLLM2, TINY, load_backbone, load_causal_lm
+from rlvr.rewarding import RLVRRewardModel
+from rlvr.run_folder import run_state
+from rlvr.validate import parse_reward_options
+
+BUILTIN = "builtin"
+TRAIN_PROBLEMS, TEST_PROBLEMS = 20_000, 2_000
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Prompts to train on and to evaluate on, and what was left out on the way."""
+
+    train: list[Prompt]
+    test: list[Prompt]
+    notes: list[str]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when a training prompt changes: a resumed run must see the same data."""
+        digest = blake2b(digest_size=8)
+        for prompt in self.train:
+            digest.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
+        return digest.hexdigest()
+
+
+def choose_template(config: Config) -> ConversationTemplate:
+    """The template that was named, or with `auto` the one for the model."""
+    name = config.template.conversation_template_config
+    return ConversationTemplate.load(_template_for(config.model.pretrain) if name == "auto" else name)
+
+
+def _template_for(pretrain: str) -> str:
+    if pretrain in (TINY, SMOLLM2):
+        return {TINY: "tiny", SMOLLM2: "smollm2"}[pretrain]
+    name = Path(pretrain).name.lower().replace("-", "").replace("_", "")
+    matches = [t for t in template_names() if t.replace("-", "") in name and t != TINY]
+    return max(matches, key=len, default="generic")
+
+
+def make_prompts(config: Config, conversation: Conversation) -> Prompts:
+    """Read, check and encode the problems.
+
+    Raises:
+        UserError: problems that can't be read, without usable answers, or all too long.
+    """
+    notes: list[str] = []
+    problems = _read(config, config.data.prompt_dataset, "train", config.data.max_samples)
+    problems = _with_good_golds(problems, notes)
+    limit = config.rollout.max_length - config.rollout.max_new_tokens
+    train = prepare_prompts(problems, conversation, limit, config.data.overlong_prompts)
+    for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
+        if count:
+            notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
+    sources = config.data.eval_dataset or ([BUILTIN] if config.data.prompt_dataset == [BUILTIN] else [])
+    test: list[Prompt] = []
+    if sources:
+        held_out = _with_good_golds(_read(config, sources, "test", config.eval.eval_samples), notes)
+        test = list(prepare_prompts(held_out, conversation, limit, config.data.overlong_prompts).prompts)
+    return Prompts(list(train.prompts), test, notes)
+
+
+def _read(config: Config, sources: Sequence[str], split: str, limit: int | None) -> list[Problem]:
+    return read_problems(
+        sources,
+        split=split,
+        question_column=config.data.question_column,
+        answer_column=config.data.answer_column,
+        limit=limit,
+        seed=0,
+    )
+
+
+def _with_good_golds(problems: Sequence[Problem], notes: list[str]) -> list[Problem]:
+    """Leave out problems whose right answer no response could match, and say which."""
+    bad = [p for p in problems if p.answer is not None and not check_gold(p.answer)]
+    if not bad:
+        return list(problems)
+    shown = ", ".join(f"{p.source}: {p.answer!r}" for p in bad[:5])
+    message = f"{len(bad)} of {len(problems)} right answers can't be parsed ({shown}{', ...' if len(bad) > 5 else ''})"
+    if len(bad) == len(problems):
+        raise UserError(f"{message}; is --answer_column right?")
+    notes.append(f"{message}; these problems are left out")
+    left_out = {id(p) for p in bad}
+    return [p for p in problems if id(p) not in left_out]
+
+
+def make_reward_model(
+    config: Config, conversation: Conversation, tokenizer: PreTrainedTokenizerBase
+) -> RLVRRewardModel:
+    """The reward functions that the settings name.
+
+    Raises:
+        UserError: a plugin that can't be loaded, an unknown function or option.
+    """
+    r = config.reward
+    load_plugins(r.reward_plugins)
+    return RLVRRewardModel(
+        r.reward_functions,
+        tokenizer,
+        conversation.tags,
+        weights=r.reward_weights or None,
+        options=parse_reward_options(r.reward_options),
+    )
+
+
+@dataclass(frozen=True)
+class Models:
+    """The roles before they are boosted, with their optimizers and schedules."""
+
+    actor: Actor
+    critic: Critic
+    initial_model: Actor | None
+    actor_optim: torch.optim.Optimizer
+    critic_optim: torch.optim.Optimizer
+    actor_lr_scheduler: Any
+    critic_lr_scheduler: Any
+
+
+def make_models(config: Config, total_steps: int, device: torch.device) -> Models:
+    """Load actor, critic and reference; make optimizers and schedules over `total_steps` optimizer steps."""
+    m, t = config.model, config.train
+    base = load_causal_lm(m.pretrain, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    weights = m.checkpoint_path and load_causal_lm(m.checkpoint_path, trust_remote_code=m.trust_remote_code)
+    # The divergence is measured from where this run starts.
+    start = weights or base
+    actor = Actor(prepare(start, m.grad_checkpoint)).to(device)
+    initial = None
+    if config.algo.kl_coef:
+        source = m.checkpoint_path or m.pretrain
+        initial = Actor(prepare(load_causal_lm(source, trust_remote_code=m.trust_remote_code), False))
+    critic = _make_critic(config).to(device)
+    actor_optim, critic_optim = (
+        torch.optim.AdamW(role.parameters(), lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
+        for role, lr in ((actor, t.lr), (critic, t.critic_lr))
+    )
+    schedules = [cosine_with_warmup(o, total_steps, t.warmup_steps) for o in (actor_optim, critic_optim)]
+    return Models(actor, critic, initial, actor_optim, critic_optim, *schedules)
+
+
+def _fused(config: Config, device: torch.device) -> bool:
+    """One kernel for the whole update, but for fp16, whose gradient scaler wants to look at each gradient."""
+    return resolve_precision(config.parallel.mixed_precision, device) != "fp16"
+
+
+def _make_critic(config: Config) -> Critic:
+    m = config.model
+    if m.critic_checkpoint_path:
+        critic = Critic.from_pretrained(m.critic_checkpoint_path)
+    else:
+        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=config.train.seed)
+    prepare(critic.backbone, m.grad_checkpoint)
+    return critic
+
+
+def make_boosters(config: Config, process: ProcessInfo) -> tuple[Any, Any]:
+    """One Booster for each role."""
+    return tuple(make_booster(config.parallel, process.device, config.train.grad_clip) for _ in range(2))  # type: ignore[return-value]
+
+
+def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:
+    """The state that every session of one run must share, data included."""
+    return {"settings": run_state(config), "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint}}

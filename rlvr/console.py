@@ -1,0 +1,145 @@
+"""What a person sees of a run: a live bar with the phase and the time left, a line for each episode, samples, warnings."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rlvr.tracking import append_json
+from rlvr.trainer.callbacks import Callback
+
+if TYPE_CHECKING:
+    from rlvr.experience.experience import Experience
+    from rlvr.experience.maker import Collected
+    from rlvr.trainer.online import OnlineTrainer
+
+SAMPLES_SHOWN = 2
+SAMPLES_WRITTEN = 8
+
+
+class ConsoleView(Callback):
+    """Prints for rank 0. On a terminal a live bar stays at the bottom; elsewhere there are only lines.
+
+    Args:
+        console: where to print.
+        live: whether to show the bar on a terminal.
+        sample_every: episodes between printed samples; 0 = never.
+        samples_path: JSONL file that samples are also written to.
+    """
+
+    def __init__(
+        self, console: Console, live: bool = True, sample_every: int = 0, samples_path: Path | None = None
+    ) -> None:
+        self.console = console
+        self.sample_every, self.samples_path = sample_every, samples_path
+        self._collected: Collected | None = None
+        self._progress = Progress(
+            TextColumn("{task.description:<14}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("elapsed"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=console,
+            disable=not live or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("starting", total=None)
+
+    def on_fit_start(self, trainer: "OnlineTrainer") -> None:
+        self._progress.start()
+        steps = trainer.plan.num_episodes
+        self._progress.update(self._task, total=steps, completed=trainer.progress.episode, description="evaluating")
+
+    def on_fit_end(self, trainer: "OnlineTrainer") -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar away; also when the run ends by an error."""
+        self._progress.stop()
+
+    def on_episode_start(self, trainer: "OnlineTrainer", episode: int) -> None:
+        self._phase("rollout")
+
+    def on_make_experience_start(self, trainer: "OnlineTrainer") -> None:
+        self._phase("rollout")
+
+    def on_make_experience_end(self, trainer: "OnlineTrainer", collected: "Collected") -> None:
+        self._collected = collected
+
+    def on_learn_epoch_start(self, trainer: "OnlineTrainer", epoch: int) -> None:
+        self._phase("update")
+
+    def on_learn_batch_end(self, trainer: "OnlineTrainer", batch: "Sequence[Experience]") -> None:
+        self._phase(f"update {trainer.progress.mini_batch}")
+
+    def on_evaluate_end(self, trainer: "OnlineTrainer", metrics: Mapping[str, float]) -> None:
+        self.console.print(
+            f"[bold]held-out accuracy {metrics.get('eval/accuracy', 0):.1%}[/] after {trainer.progress.episode} episodes "
+            f"({metrics.get('eval/length_tokens', 0):.0f} tokens a response, {metrics.get('eval/format', 0):.0%} in format)"
+        )
+
+    def on_episode_end(self, trainer: "OnlineTrainer", episode: int, metrics: Mapping[str, float]) -> None:
+        self._progress.update(self._task, completed=episode + 1)
+        total = trainer.plan.num_episodes
+        self.console.print(f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}", highlight=False)
+        if self._collected is None or not self.sample_every:
+            return
+        if episode % self.sample_every == 0 or episode + 1 == total:
+            self._show_samples(self._collected, episode + 1)
+
+    def on_warning(self, trainer: "OnlineTrainer", message: str) -> None:
+        self.console.print(f"[bold yellow]warning:[/] {escape(message)}")
+
+    def _phase(self, name: str) -> None:
+        self._progress.update(self._task, description=name)
+
+    def _show_samples(self, collected: "Collected", episode: int) -> None:
+        for index, (sample, result) in enumerate(zip(collected.samples, collected.results, strict=True)):
+            if index >= SAMPLES_WRITTEN:
+                break
+            verdict = result.outcome.status if result.outcome else "-"
+            row: dict[str, Any] = {
+                "step": episode,
+                "prompt": sample.prompt,
+                "response": sample.response,
+                "gold": sample.gold,
+                "score": result.total,
+                "verdict": verdict,
+            }
+            if self.samples_path is not None:
+                append_json(self.samples_path, row)
+            if index < SAMPLES_SHOWN:
+                self.console.print(
+                    f"    [dim]{escape(_short(sample.prompt))}[/] {escape(_short(sample.response))} "
+                    f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
+                    highlight=False,
+                )
+
+
+def _short(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def episode_line(metrics: Mapping[str, float]) -> str:
+    """One episode in one line: what was earned, how far the policy moved, and where the time went."""
+    parts = [f"reward {metrics.get('objective/scores', float('nan')):.3f}"]
+    if "outcome/correct" in metrics:
+        parts.append(f"correct {metrics['outcome/correct']:.1%}")
+    parts += [
+        f"KL {metrics.get('objective/kl', 0):.3f}",
+        f"length {metrics.get('response/length_tokens', 0):.0f}",
+        f"cut {metrics.get('response/truncated', 0):.0%}",
+    ]
+    phases = [name for name in ("rollout", "reward", "score", "update") if f"time/{name}" in metrics]
+    total = sum(metrics[f"time/{name}"] for name in phases) or 1.0
+    shares = " ".join(f"{name} {metrics[f'time/{name}'] / total:.0%}" for name in phases)
+    return "  ".join(parts) + f"  | {metrics.get('time/episode', 0):.1f}s: {shares}"

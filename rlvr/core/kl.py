@@ -1,0 +1,42 @@
+"""Per-token estimates of KL(policy || reference) from samples of the policy.
+
+Source: J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html.
+"""
+
+from typing import Literal
+
+from torch import Tensor
+
+from rlvr.core.guards import all_finite, at_least_float32, bounded_exp, nan_unless, zero_unless
+
+KLKind = Literal["k1", "k2", "k3"]
+
+
+def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: KLKind) -> Tensor:
+    """Estimate of the divergence at each token, in nats; any shape.
+
+    With d = logprobs - ref_logprobs:
+
+    - `k1` = d: unbiased, of either sign, large variance.
+    - `k2` = d² / 2: biased and never negative. Its mean gradient is that of the KL, so it suits a term of the loss.
+    - `k3` = exp(-d) - 1 + d: unbiased and never negative.
+
+    `k1` and `k3` are meant as values, in the reward or as a metric: as a term of the loss, the mean gradient of `k1` is
+    zero and that of `k3` is the gradient of KL(reference || policy).
+
+    The exponent of `k3` is bounded (`guards.MAX_LOG_RATIO`), so the result stays finite. What is not finite in the
+    inputs gives NaN in `k2` and `k3`, without harm to the gradient of other tokens.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    difference = at_least_float32(logprobs) - at_least_float32(ref_logprobs)
+    if kind == "k1":
+        return difference
+    finite = all_finite(difference)
+    d = zero_unless(finite, difference)
+    if kind == "k2":
+        return nan_unless(finite, 0.5 * d * d)
+    if kind == "k3":
+        return nan_unless(finite, bounded_exp(-d) - 1.0 + d)
+    raise ValueError(f"unknown KL estimate {kind!r}; there are 'k1', 'k2' and 'k3'")

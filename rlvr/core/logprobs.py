@@ -1,0 +1,197 @@
+"""Log-probabilities and entropies of tokens, in float32 whatever the model runs in.
+
+`chunked_logprobs` is the one that training uses: the logits of all tokens together, [N, V], are by far the largest
+tensor of a language model's step (8 GiB for 16k tokens and 128k words, and the backward pass wants several such).
+Here they exist for `chunk_tokens` tokens at a time, and the backward pass computes them again.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rlvr.core.guards import at_least_float32
+
+
+def selected_logprobs(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Logprobs of `targets` under softmax(logits / temperature), and the entropies of these distributions, in nats.
+
+    Args:
+        logits: [..., V] from which each target is predicted: for a token at t those at t - 1. May hold -infinity.
+        targets: [...] token ids.
+        temperature: of sampling.
+
+    Returns:
+        `(logprobs, entropy)`, both [...], float32 (float64 for float64 logits).
+
+    Raises:
+        ValueError: a temperature that is not above 0.
+    """
+    _check_temperature(temperature)
+    logp = _log_softmax(at_least_float32(logits), temperature)
+    p = logp.exp()
+    # Words that are excluded have p = 0 and logp = -infinity, whose product is NaN.
+    entropy = -(p * torch.where(p > 0, logp, 0.0)).sum(dim=-1)
+    return logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropy
+
+
+def chunked_logprobs(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    bias: Tensor | None = None,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    scale: float = 1.0,
+    chunk_tokens: int = 1024,
+    with_entropy: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """`selected_logprobs` of the logits of a linear head, without ever keeping these logits.
+
+    The logits are `z = scale * (hidden @ weight.T + bias)`, then `softcap * tanh(z / softcap)` if there is a cap.
+    Gradients reach `hidden`, `weight` and `bias` from both results and equal those of the plain computation;
+    over chunks they are summed in float32.
+
+    Args:
+        hidden: [N, H] state from which each target is predicted. N may be 0.
+        weight: [V, H] of the head.
+        targets: [N] token ids.
+        bias: [V] of the head.
+        temperature: of sampling.
+        softcap: bound of the logits (Gemma 2).
+        scale: factor of the logits (Cohere's `logit_scale`; 1 / Granite's `logits_scaling`).
+        chunk_tokens: tokens whose logits exist at the same time.
+        with_entropy: False saves the work; the entropies are then 0.
+
+    Returns:
+        `(logprobs, entropy)`, both [N], float32 (float64 for float64 states).
+
+    Raises:
+        ValueError: a temperature, softcap or chunk size that is not above 0.
+    """
+    _check_temperature(temperature)
+    if softcap is not None and not softcap > 0:
+        raise ValueError(f"softcap must be above 0 (or None for none), got {softcap}")
+    if chunk_tokens < 1:
+        raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
+    # The backward pass runs outside autocast, so the casts happen here, where autograd sees them.
+    hidden, weight = _autocast(hidden), _autocast(weight)
+    bias = None if bias is None else _autocast(bias)
+    options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy)
+    logprobs, entropy = _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
+    return logprobs, entropy
+
+
+class _Options(NamedTuple):
+    temperature: float
+    softcap: float | None
+    scale: float
+    chunk_tokens: int
+    with_entropy: bool
+
+    def chunks(self, tokens: int) -> Iterator[slice]:
+        """Slices that cover N tokens."""
+        for start in range(0, tokens, self.chunk_tokens):
+            yield slice(start, start + self.chunk_tokens)
+
+
+class _ChunkedLogprobs(torch.autograd.Function):
+    """Saves its inputs and the entropies; logits live within one turn of the loops below."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, options: _Options
+    ) -> tuple[Tensor, Tensor]:
+        dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        logprobs = hidden.new_zeros(len(targets), dtype=dtype)
+        entropy = torch.zeros_like(logprobs)
+        for part in options.chunks(len(targets)):
+            logp = _log_softmax(_logits(hidden[part], weight, bias, options), options.temperature)
+            logprobs[part] = logp.gather(1, targets[part, None]).squeeze(1)
+            if options.with_entropy:
+                entropy[part] = -(logp.exp() * logp).sum(dim=1)
+        ctx.save_for_backward(hidden, weight, bias, targets, entropy)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        if not options.with_entropy:
+            ctx.mark_non_differentiable(entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_logprobs: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, entropy = ctx.saved_tensors
+        options: _Options = ctx.options
+        if d_logprobs is None:
+            d_logprobs = torch.zeros_like(entropy)
+        d_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
+        d_weight = torch.zeros_like(weight, dtype=entropy.dtype) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias, dtype=entropy.dtype) if ctx.needs_input_grad[2] else None
+        for part in options.chunks(len(targets)):
+            z = _logits(hidden[part], weight, bias, options)
+            of_entropy = None if d_entropy is None else (d_entropy[part], entropy[part])
+            d_z = _logit_gradient(z, targets[part], d_logprobs[part], of_entropy, options)
+            if d_bias is not None:
+                d_bias += d_z.sum(dim=0)
+            d_z = d_z.to(weight.dtype)
+            if d_hidden is not None:
+                d_hidden[part] = d_z @ weight
+            if d_weight is not None:
+                d_weight += d_z.T @ hidden[part]
+        return (
+            d_hidden,
+            None if d_weight is None else d_weight.to(weight.dtype),
+            None if d_bias is None else d_bias.to(bias.dtype),
+            None,
+            None,
+        )
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, options: _Options) -> Tensor:
+    """[n, V] before temperature, in float32."""
+    z = at_least_float32(F.linear(hidden, weight, bias))
+    if options.scale != 1.0:
+        z = z * options.scale
+    return z if options.softcap is None else options.softcap * torch.tanh(z / options.softcap)
+
+
+def _logit_gradient(
+    z: Tensor, targets: Tensor, d_logprobs: Tensor, of_entropy: tuple[Tensor, Tensor] | None, options: _Options
+) -> Tensor:
+    """[n, V] gradient of what `F.linear` returned, from [n] gradients of logprobs and `(gradient, value)` of entropies.
+
+    With p = softmax(z): d logprob / d z = onehot - p, and d entropy / d z = -p (log p + entropy).
+    """
+    logp = _log_softmax(z, options.temperature)
+    pull = -d_logprobs[:, None]
+    if of_entropy is not None:
+        d_entropy, entropy = of_entropy
+        pull = pull - d_entropy[:, None] * (logp + entropy[:, None])
+    gradient = logp.exp_().mul_(pull)
+    gradient.scatter_add_(1, targets[:, None], d_logprobs[:, None])
+    gradient.mul_(options.scale / options.temperature)
+    if options.softcap is not None:
+        gradient.mul_(1.0 - (z / options.softcap).square())
+    return gradient
+
+
+def _log_softmax(z: Tensor, temperature: float) -> Tensor:
+    """[..., V] without a needless copy of the logits at temperature 1."""
+    return torch.log_softmax(z if temperature == 1.0 else z / temperature, dim=-1)
+
+
+def _autocast(x: Tensor) -> Tensor:
+    """`x` as autocast, if it is on, would give it to a matrix product."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
+        return x.to(torch.get_autocast_dtype(kind))
+    return x
+
+
+def _check_temperature(temperature: float) -> None:
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")

@@ -1,0 +1,65 @@
+"""Means that are right: sums and counts in float64, over response tokens only, reduced over ranks once."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Meter:
+    """Collects sums and counts by name; the mean of each name is taken over everything that was added anywhere."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, list[float]] = {}
+        self.counts: dict[str, float] = {}
+
+    def add(self, name: str, total: float | Tensor, count: float | Tensor = 1.0) -> None:
+        """Add a sum over `count` things, which may be none."""
+        entry = self.totals.setdefault(name, [0.0, 0.0])
+        entry[0] += float(total)
+        entry[1] += float(count)
+
+    def add_count(self, name: str, number: float) -> None:
+        """Add to a plain count, which is summed over ranks and not averaged."""
+        self.counts[name] = self.counts.get(name, 0.0) + number
+
+    def add_tokens(self, name: str, values: Tensor, mask: Tensor) -> None:
+        """Add the masked entries of a [B, R] tensor."""
+        self.add(name, torch.where(mask, values.detach().float(), 0.0).sum(dtype=torch.float64), mask.sum())
+
+    def means(self) -> dict[str, float]:
+        """The mean of each name over all ranks, and each count; names without a single value are left out. Collective."""
+        totals: dict[str, list[float]] = {}
+        counts: dict[str, float] = {}
+        for part in gather_json(self.state_dict()):
+            for name, (total, count) in part["totals"].items():
+                entry = totals.setdefault(name, [0.0, 0.0])
+                entry[0] += total
+                entry[1] += count
+            for name, number in part["counts"].items():
+                counts[name] = counts.get(name, 0.0) + number
+        return {name: total / count for name, (total, count) in sorted(totals.items()) if count} | counts
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"totals": {name: list(entry) for name, entry in self.totals.items()}, "counts": dict(self.counts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.totals = {name: list(entry) for name, entry in state["totals"].items()}
+        self.counts = dict(state["counts"])
+
+
+def gather_json(value: object) -> list:
+    """Every rank's value, which must be plain JSON, in rank order. Collective. (Pickle is never used.)"""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [json.loads(json.dumps(value))]
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
+    sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(data)], device=device))
+    longest = max(int(size) for size in sizes)
+    parts = [torch.zeros(longest, dtype=torch.uint8, device=device) for _ in sizes]
+    dist.all_gather(parts, torch.nn.functional.pad(data, (0, longest - len(data))))
+    return [json.loads(bytes(p[: int(size)].cpu().tolist())) for p, size in zip(parts, sizes, strict=True)]

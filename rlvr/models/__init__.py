@@ -1,0 +1,1 @@
+"""Actor (token logprobs), critic (values), how they are loaded, and the built-in tiny model."""

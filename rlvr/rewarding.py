@@ -1,0 +1,120 @@
+"""`RLVRRewardModel`: rule-based reward functions behind the call of a reward model.
+
+The trainer asks a reward model for one score per response and does not know where it comes from.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from rewards.combine import Combined
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from rewards import RewardFunction, RewardSet, Sample, Tags, resolve
+
+
+class RLVRRewardModel:
+    """Scores responses with registered functions, each called once for each sample.
+
+    Args:
+        reward_fn_list: names (see `rewards.resolve`), plain functions, or resolved `RewardFunction`s.
+        tokenizer: decodes responses when the model is called on token ids.
+        tags: the conversation template's response tags.
+        weights: one for each function, 1 by default; 0 makes a function a mere metric.
+        options: keyword arguments by function name.
+
+    Attributes:
+        last_results: what the functions said at the last call, sample by sample.
+    """
+
+    def __init__(
+        self,
+        reward_fn_list: Sequence[str | Callable[..., Any] | RewardFunction],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        tags: Tags | None = None,
+        weights: Sequence[float] | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.rewards = RewardSet([resolve(function, options=options) for function in reward_fn_list], weights)
+        self.tokenizer = tokenizer
+        self.tags = tags
+        self.last_results: list[Combined] = []
+
+    @property
+    def names(self) -> list[str]:
+        """The functions' names, in order."""
+        return [function.name for function in self.rewards.functions]
+
+    def score(self, samples: Sequence[Sample]) -> list[Combined]:
+        """Every function's verdict on each sample and the weighted total (None: no function applied).
+
+        Raises:
+            UserError: a function returned something that is no score; the message names it.
+        """
+        self.last_results = self.rewards(samples)
+        return self.last_results
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        response_start: Sequence[int] | Tensor,
+        response_end: Sequence[int] | Tensor,
+        gt_answer: Sequence[str | None],
+    ) -> Tensor:
+        """Score padded token ids, as the reference's reward models do.
+
+        Args:
+            input_ids: [B, T] prompts and responses, padded on either side.
+            attention_mask: [B, T] 1 on tokens.
+            response_start: [B] column of each response's first token.
+            response_end: [B] column of each response's last token, inclusive.
+            gt_answer: [B] right answers.
+
+        Returns:
+            [B] float32 scores; NaN where no function applied.
+        """
+        if self.tokenizer is None:
+            raise ValueError("RLVRRewardModel needs a tokenizer to be called on token ids")
+        samples = []
+        for ids, mask, start, end, gold in zip(
+            input_ids.tolist(), attention_mask.tolist(), response_start, response_end, gt_answer, strict=True
+        ):
+            prompt = [token for token, real in zip(ids[: int(start)], mask[: int(start)], strict=True) if real]
+            response = ids[int(start) : int(end) + 1]
+            samples.append(make_sample(self.tokenizer, prompt, response, gold=gold, tags=self.tags))
+        totals = [result.total for result in self.score(samples)]
+        return torch.tensor([float("nan") if t is None else t for t in totals], device=input_ids.device)
+
+    def to(self, device: Any) -> "RLVRRewardModel":
+        """Rules live on the CPU; here so that reward models of both kinds can be handled alike."""
+        return self
+
+    def eval(self) -> "RLVRRewardModel":
+        """Rules have no training mode; here so that reward models of both kinds can be handled alike."""
+        return self
+
+
+def make_sample(
+    tokenizer: PreTrainedTokenizerBase,
+    prompt_ids: Sequence[int],
+    response_ids: Sequence[int],
+    *,
+    gold: str | None,
+    tags: Tags | None = None,
+    question: str | None = None,
+    finished: bool = True,
+    columns: Mapping[str, Any] | None = None,
+) -> Sample:
+    """What reward functions get to see of one response: texts without special tokens, and the problem's columns."""
+    return Sample(
+        response=tokenizer.decode(list(response_ids), skip_special_tokens=True),
+        gold=gold,
+        prompt=tokenizer.decode(list(prompt_ids), skip_special_tokens=False),
+        question=question,
+        tags=tags,
+        response_ids=tuple(response_ids),
+        finished=finished,
+        columns=columns or {},
+    )

@@ -1,0 +1,74 @@
+"""What an engine takes and gives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+if TYPE_CHECKING:
+    from rlvr.data.prompts import Prompt
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn and when a response ends.
+
+    Attributes:
+        max_new_tokens: most tokens of a response.
+        temperature: 0 = greedy.
+        top_k: 0 = all tokens.
+        top_p: 1 = all tokens.
+        stop_ids: tokens that end a response; the one that does is part of it.
+        stop_strings: texts that end a response, up to the token that completes one.
+        batch_size: most sequences generated at once.
+    """
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop_ids: tuple[int, ...] = ()
+    stop_strings: tuple[str, ...] = ()
+    batch_size: int = 256
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One response, without padding.
+
+    Attributes:
+        prompt_ids: [P] the prompt.
+        response_ids: [R] the response, stop token included; R may be 0 only if the engine replays an empty response.
+        stop_reason: "stop" if it ended by itself, "length" if the limit cut it.
+    """
+
+    prompt_ids: Tensor
+    response_ids: Tensor
+    stop_reason: Literal["stop", "length"]
+
+    @property
+    def finished(self) -> bool:
+        return self.stop_reason == "stop"
+
+
+class Engine(Protocol):
+    """A way to get responses from the current policy."""
+
+    def generate(
+        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+    ) -> list[Rollout]:
+        """One response to each prompt, in order. `seed` names the place in the run that the randomness belongs to."""
+        ...
+
+
+def make_engine(name: str, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    """The engine called `name` (`hf` or `replay`)."""
+    if name == "replay":
+        from rlvr.rollout.replay import ReplayEngine
+
+        return ReplayEngine(tokenizer)
+    from rlvr.rollout.hf import HFEngine
+
+    return HFEngine(tokenizer)

@@ -1,0 +1,59 @@
+"""The folder of a run: who may write into it, what lies there, where to go on."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlvr.checkpoint import list_checkpoints
+from rlvr.config import CheckpointConfig, Config, to_dict
+from rlvr.errors import UserError
+
+# Settings that may differ between a run and its continuation: they don't change a single weight.
+_FREE = {
+    "ckpt": ("save_path", "resume", "keep_checkpoints", "save_interval"),
+    "log": ("log_dir", "use_wandb", "num_sample_generations", "progress"),
+    "model": ("trust_remote_code",),
+    "eval": ("eval_interval", "eval_samples", "eval_temperature"),
+    "data": ("eval_dataset",),
+}
+
+
+def choose_folder(config: CheckpointConfig) -> Path:
+    """`--save_path`, or a new folder under runs/ named by the time."""
+    return Path(config.save_path or f"runs/{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def prepare_folder(folder: Path, resume: bool) -> Path | None:
+    """Make the folder and find the checkpoint to resume from, if there is one.
+
+    Raises:
+        UserError: it can't be written, or holds another run and `--resume` was not given.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
+    checkpoints = list_checkpoints(folder)
+    if not resume and (checkpoints or (folder / "metrics.jsonl").exists() or (folder / "actor").exists()):
+        raise UserError(f"--save_path {folder} holds another run: give --resume to go on with it, or another folder")
+    return checkpoints[-1] if checkpoints else None
+
+
+def write_config(config: Config, folder: Path) -> None:
+    """Save the run's settings; `--config FOLDER/config.yaml` gives them back."""
+    text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def run_state(config: Config) -> dict[str, Any]:
+    """The settings that every session of one run must share."""
+    tree = to_dict(config)
+    for section, names in _FREE.items():
+        for name in names:
+            del tree[section][name]
+    return tree

@@ -1,0 +1,24 @@
+"""Random state as a function of where in the run we are: the same seed, rank and step give the same numbers.
+
+Nothing depends on how many numbers were drawn before, so a resumed run draws what the uninterrupted one would have.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed from the run's seed and whatever tells one use from another (purpose, rank, step)."""
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+@contextmanager
+def seeded(*parts: int | str) -> Iterator[None]:
+    """Run a block with torch's generators seeded by `derive_seed(*parts)`; the state outside is left as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(derive_seed(*parts))
+        yield

@@ -1,0 +1,1 @@
+"""`OnlineTrainer`, the loop with its hooks, and `PPOTrainer` on top of it."""

@@ -1,0 +1,142 @@
+"""One optimizer step of actor and critic on one mini-batch: the mathematics of phase 4.
+
+A mini-batch is cut into micro-batches; each contributes its share of a loss that is normalised over the whole
+optimizer step (all micro-batches, all ranks), so how it is cut changes nothing (pitfall A20).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rlvr.boost.boosted import Boosted
+from rlvr.boost.process import all_reduce_sum
+from rlvr.core.kl import kl_estimate
+from rlvr.core.losses import StepSize, aggregate, clipped_policy_loss, clipped_value_loss, lm_loss
+from rlvr.experience.experience import Experience, pad
+from rlvr.metrics import Meter
+from rlvr.models.batch import SequenceBatch, collate
+from rlvr.trainer.settings import PPOSettings
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Padded experience of b responses on the device; fields are [b, R] and named as in `Experience`."""
+
+    sequences: SequenceBatch
+    logprobs: Tensor
+    ref_logprobs: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    mask: Tensor
+
+
+def make_micro_batch(items: Sequence[Experience], device: torch.device, settings: PPOSettings) -> MicroBatch:
+    """Pad the items to their own longest response and move them to the device."""
+    sequences = collate(
+        [i.prompt_ids.cpu() for i in items], [i.response_ids.cpu() for i in items], pad_id=settings.pad_id
+    )
+    names = ("logprobs", "ref_logprobs", "values", "advantages", "returns", "mask")
+    padded = {name: pad(items, name, torch.device("cpu")) for name in names}
+    if settings.pin_memory and device.type == "cuda":
+        padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
+    moved = {name: tensor.to(device, non_blocking=True) for name, tensor in padded.items()}
+    return MicroBatch(sequences.to(device), **moved)
+
+
+def step_size(items: Sequence[Experience], device: torch.device) -> StepSize:
+    """Trained tokens and responses of one optimizer step over all ranks. Collective."""
+    tokens = sum(int(item.mask.sum()) for item in items)
+    sequences = sum(bool(item.mask.any()) for item in items)
+    total = all_reduce_sum(torch.tensor([tokens, sequences], dtype=torch.float64, device=device))
+    return StepSize(tokens=float(total[0]), sequences=float(total[1]))
+
+
+def train_actor(
+    actor: Boosted,
+    micro_batches: Sequence[MicroBatch],
+    size: StepSize,
+    settings: PPOSettings,
+    meter: Meter,
+    ptx: Sequence[SequenceBatch] = (),
+    ptx_size: StepSize | None = None,
+) -> None:
+    """Accumulate the policy loss (and ptx loss) over the micro-batches, then one optimizer step."""
+    losses = [partial(policy_loss, actor, batch, size, settings, meter) for batch in micro_batches]
+    if ptx_size is not None:
+        losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
+    _accumulate(actor, losses)
+    _count_step(meter, "actor", actor.grad_norm)
+
+
+def train_critic(
+    critic: Boosted, micro_batches: Sequence[MicroBatch], size: StepSize, settings: PPOSettings, meter: Meter
+) -> None:
+    """Accumulate the value loss over the micro-batches, then one optimizer step."""
+    _accumulate(critic, [partial(value_loss, critic, batch, size, settings, meter) for batch in micro_batches])
+    _count_step(meter, "critic", critic.grad_norm)
+
+
+def _count_step(meter: Meter, role: str, grad_norm: float) -> None:
+    """Count one optimizer step over all ranks: losses are added up in shares, and their mean is over steps."""
+    meter.add(f"train/{role}_loss", 0.0, 1 / (dist.get_world_size() if dist.is_initialized() else 1))
+    meter.add(f"grad_norm/{role}", grad_norm)
+
+
+def _accumulate(role: Boosted, losses: Sequence[Callable[[], Tensor]]) -> None:
+    for index, loss in enumerate(losses):
+        # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
+        with role.no_sync(index < len(losses) - 1):
+            role.backward(loss())
+    role.step()
+
+
+def policy_loss(actor: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """This micro-batch's share of the clipped policy loss, entropy bonus and, if asked for, divergence."""
+    s, mask = settings, batch.mask
+    new = actor.forward(batch.sequences, s.temperature)
+    loss = clipped_policy_loss(
+        new.logprobs,
+        batch.logprobs,
+        batch.advantages,
+        clip_range=s.eps_clip,
+        clip_range_high=s.eps_clip_high,
+        dual_clip=s.dual_clip,
+    )
+    per_token = loss.loss
+    if s.entropy_coef:
+        per_token = per_token - s.entropy_coef * new.entropy
+    if s.kl_in == "loss" and s.kl_coef:
+        kl = kl_estimate(new.logprobs, batch.ref_logprobs, s.kl_estimator)
+        per_token = per_token + s.kl_coef * kl
+        meter.add_tokens("loss/kl_avg", kl, mask)
+    total = aggregate(per_token, mask, size, s.loss_reduction, s.constant_tokens)
+    meter.add("train/actor_loss", total.detach(), 0)
+    meter.add_tokens("loss/policy_avg", loss.loss, mask)
+    meter.add_tokens("policy/approxkl_avg", loss.approx_kl, mask)
+    meter.add_tokens("policy/clipfrac_avg", loss.clipped.float(), mask)
+    meter.add_tokens("val/ratio", loss.ratio, mask)
+    meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
+    return total
+
+
+def value_loss(critic: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """This micro-batch's share of the clipped value loss."""
+    values = critic.forward(batch.sequences).values
+    loss = clipped_value_loss(values, batch.values, batch.returns, value_clip=settings.value_clip)
+    meter.add_tokens("loss/value_avg", loss.loss, batch.mask)
+    meter.add_tokens("val/clipfrac_avg", loss.clipped.float(), batch.mask)
+    total = aggregate(loss.loss, batch.mask, size, settings.loss_reduction, settings.constant_tokens)
+    meter.add("train/critic_loss", total.detach(), 0)
+    return settings.vf_coef * total
+
+
+def ptx_loss(actor: Boosted, batch: SequenceBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """This micro-batch's share of `ptx_coef` times the language-modelling loss on supervised data."""
+    per_token = lm_loss(actor.forward(batch).logprobs)
+    meter.add_tokens("train/ptx_loss", per_token, batch.response_mask)
+    return settings.ptx_coef * aggregate(per_token, batch.response_mask, size, "token_mean")

@@ -1,0 +1,239 @@
+"""`OnlineTrainer`: collect, learn, report, save; again. What is collected and learned is a subclass's business."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from rlvr.boost.process import any_rank
+from rlvr.experience.experience import Experience
+from rlvr.experience.maker import Collected
+from rlvr.metrics import Meter
+from rlvr.tracking import Tracker, make_sinks
+from rlvr.trainer.callbacks import Callback
+from rlvr.trainer.interrupt import Interrupted, InterruptGuard
+from rlvr.trainer.progress import Progress
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is: the first three arguments of `fit`."""
+
+    num_episodes: int
+    num_collect_steps: int
+    num_update_steps: int
+
+
+class OnlineTrainer(ABC):
+    """The loop, its hooks, and when to save.
+
+    Each episode collects `num_collect_steps` batches of experience and then passes over them `num_update_steps` times.
+    After every collect step and every optimizer step there is a safe point: a requested stop saves there, and a
+    resumed run goes on from there with the same results bit for bit.
+
+    Args:
+        callbacks: hooks.
+        save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
+        save_dir: the run's folder; None = nothing is saved.
+        tracker: where metrics go.
+        evaluator: gives held-out metrics; called every `eval_interval` episodes (0 = before and after only).
+    """
+
+    def __init__(
+        self,
+        *,
+        callbacks: Sequence[Callback] = (),
+        save_interval: int = 0,
+        save_dir: str | Path | None = None,
+        tracker: Tracker | None = None,
+        evaluator: Callable[[], dict[str, float]] | None = None,
+        eval_interval: int = 0,
+    ) -> None:
+        self.callbacks = list(callbacks)
+        self.save_interval, self.eval_interval = save_interval, eval_interval
+        self.save_dir = Path(save_dir) if save_dir is not None else None
+        self.tracker = tracker or Tracker()
+        self.evaluator = evaluator
+        self.progress = Progress()
+        self.meter = Meter()
+        self.seconds: dict[str, float] = {}
+        self.plan = Plan(0, 0, 0)
+        self.prompt_loader: Any = None
+        self.pretrain_loader: Any = None
+        self._interrupt = InterruptGuard()
+        self._ticked = 0.0
+
+    @property
+    def rank(self) -> int:
+        return dist.get_rank() if dist.is_initialized() else 0
+
+    @property
+    def world_size(self) -> int:
+        return dist.get_world_size() if dist.is_initialized() else 1
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def fit(
+        self,
+        num_episodes: int,
+        num_collect_steps: int,
+        num_update_steps: int,
+        prompt_dataloader: Iterable[Any],
+        pretrain_dataloader: Iterable[Any] | None = None,
+        log_dir: str | None = None,
+        use_wandb: bool = False,
+    ) -> None:
+        """Train until `num_episodes` episodes are done, counting those that a loaded checkpoint brought along.
+
+        Args:
+            num_episodes: iterations of collecting and learning.
+            num_collect_steps: batches of prompts in each.
+            num_update_steps: passes over the collected experience in each.
+            prompt_dataloader: yields this process's share of each batch of prompts; cycled when it ends.
+            pretrain_dataloader: yields batches for the ptx loss; cycled when it ends.
+            log_dir: folder for TensorBoard, if given.
+            use_wandb: log to Weights & Biases.
+
+        Raises:
+            Interrupted: after SIGINT or SIGTERM, at the next safe point, with a checkpoint saved.
+            UserError: what the user gave does not fit together.
+        """
+        self.plan = Plan(num_episodes, num_collect_steps, num_update_steps)
+        for sink in make_sinks(log_dir=log_dir, use_wandb=use_wandb) if self.is_main else []:
+            self.tracker.sinks.append(sink)
+        self._before_fit(prompt_dataloader, pretrain_dataloader)
+        with self._interrupt:
+            self._call("on_fit_start")
+            if self.progress.episode == 0 and self.progress.at_episode_start:
+                self._log(self._evaluate())
+            self._ticked = time.perf_counter()
+            while self.progress.episode < num_episodes:
+                self._run_episode()
+            self._call("on_fit_end")
+        self._after_fit()
+
+    def _run_episode(self) -> None:
+        p = self.progress
+        self._call("on_episode_start", p.episode)
+        while not p.learning and p.collect_step < self.plan.num_collect_steps:
+            self._collect()
+            p.collect_step += 1
+            self._safe_point()
+        if not p.learning:
+            self._begin_learning()
+            p.learning = True
+        while p.update_step < self.plan.num_update_steps:
+            self._call("on_learn_epoch_start", p.update_step)
+            self._learn()
+            self._call("on_learn_epoch_end", p.update_step)
+            p.update_step += 1
+            p.mini_batch = 0
+        self._end_episode()
+
+    def _collect(self) -> None:
+        self._call("on_make_experience_start")
+        collected = self._make_experience()
+        for name, seconds in collected.seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self._call("on_make_experience_end", collected)
+
+    def _learn(self) -> None:
+        """One pass over the buffer, from where the progress stands."""
+        for batch in islice(self._mini_batches(self.progress.update_step), self.progress.mini_batch, None):
+            self._call("on_learn_batch_start")
+            begin = time.perf_counter()
+            self._training_step(batch)
+            self.seconds["update"] = self.seconds.get("update", 0.0) + time.perf_counter() - begin
+            self.progress.mini_batch += 1
+            self.progress.optimizer_steps += 1
+            self._call("on_learn_batch_end", batch)
+            self._safe_point()
+
+    def _end_episode(self) -> None:
+        p = self.progress
+        metrics = self._episode_metrics()
+        self._tick()
+        metrics |= {f"time/{name}": seconds for name, seconds in self.seconds.items()}
+        metrics["time/episode"] = p.episode_seconds
+        metrics["time/total"] = p.seconds
+        p.end_episode()
+        self.meter, self.seconds = Meter(), {}
+        last = p.episode == self.plan.num_episodes
+        if last or (self.eval_interval and p.episode % self.eval_interval == 0):
+            metrics |= self._evaluate()
+        self._log(metrics)
+        self._call("on_episode_end", p.episode - 1, metrics)
+        if self.save_interval and p.episode % self.save_interval == 0 and not last:
+            self._save_checkpoint()
+        self._safe_point()
+
+    def _evaluate(self) -> dict[str, float]:
+        if self.evaluator is None:
+            return {}
+        metrics = self.evaluator()
+        self._ticked = time.perf_counter()  # evaluation is not training time
+        self._call("on_evaluate_end", metrics)
+        return metrics
+
+    def _log(self, metrics: dict[str, float]) -> None:
+        if metrics and self.is_main:
+            self.tracker.log(self.progress.episode, {"episode": self.progress.samples, **metrics})
+
+    def _safe_point(self) -> None:
+        """Stop here if any process was asked to; all agree, so that none waits for another for ever (pitfall A24)."""
+        self._tick()
+        if not self.progress.at_episode_start:
+            self.progress.safe_point += 1
+        if not any_rank(self._interrupt.requested, self._device()):
+            return
+        path = self._save_checkpoint() if self.save_dir is not None else None
+        raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
+
+    def _tick(self) -> None:
+        """Count the time since the last tick as training time."""
+        now = time.perf_counter()
+        self.progress.seconds += now - self._ticked
+        self.progress.episode_seconds += now - self._ticked
+        self._ticked = now
+
+    def _call(self, hook: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, *arguments)
+
+    def warn(self, message: str) -> None:
+        """Tell callbacks (the live view among them) of something that the user should look at."""
+        self._call("on_warning", message)
+
+    @abstractmethod
+    def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None: ...
+
+    @abstractmethod
+    def _make_experience(self) -> Collected: ...
+
+    @abstractmethod
+    def _begin_learning(self) -> None: ...
+
+    @abstractmethod
+    def _mini_batches(self, epoch: int) -> Iterator[list[Experience]]: ...
+
+    @abstractmethod
+    def _training_step(self, batch: Sequence[Experience]) -> None: ...
+
+    @abstractmethod
+    def _episode_metrics(self) -> dict[str, float]: ...
+
+    @abstractmethod
+    def _save_checkpoint(self) -> Path | None: ...
+
+    @abstractmethod
+    def _after_fit(self) -> None: ...
+
+    @abstractmethod
+    def _device(self) -> Any: ...

@@ -1,0 +1,332 @@
+"""`PPOTrainer`: clipped PPO with a critic, for rule rewards and neural reward models alike.
+
+One iteration has five phases: rollout, rewards with the divergence from the initial model, advantages (these three make
+experience, in `rlvr.experience`), optimisation (`rlvr.trainer.learning`), and metrics with checkpoints (here).
+Source: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Ouyang et al., "InstructGPT", 2022.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.boost.boosted import Boosted
+from rlvr.boost.process import all_reduce_sum
+from rlvr.conversation import Conversation
+from rlvr.core.losses import StepSize
+from rlvr.errors import UserError
+from rlvr.experience.buffer import ExperienceBuffer
+from rlvr.experience.experience import Experience
+from rlvr.experience.maker import Collected, NaiveExperienceMaker, SampleScorer
+from rlvr.experience.settings import ExperienceSettings
+from rlvr.models.actor import Actor
+from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.critic import Critic
+from rlvr.models.frozen import Frozen
+from rlvr.rollout.engine import Engine, Sampling, make_engine
+from rlvr.trainer.learning import make_micro_batch, step_size, train_actor, train_critic
+from rlvr.trainer.online import OnlineTrainer
+from rlvr.trainer.settings import PPOSettings
+from rlvr.trainer.summary import summarise
+from rlvr.trainer.weights import PPOCheckpointer
+
+if TYPE_CHECKING:
+    from colossalai.booster import Booster
+    from colossalai.cluster import DistCoordinator
+
+    from rlvr.trainer.callbacks import Callback
+
+
+class PPOTrainer(OnlineTrainer):
+    """PPO over ColossalAI Boosters. The first 31 arguments are ColossalChat's, with its names.
+
+    Args:
+        actor_booster, critic_booster: one Booster for each role.
+        actor: the policy: a transformers causal LM or an `Actor`, or an `Actor` that `actor_booster` has boosted.
+        critic: a `Critic`, boosted or not.
+        reward_model: scores responses; an `RLVRRewardModel`, or anything with its `score` method.
+        initial_model: frozen policy that the divergence is measured from; None needs `kl_coef` 0.
+        actor_optim, critic_optim: optimizers over the roles' parameters (boosted together with them).
+        actor_lr_scheduler, critic_lr_scheduler: stepped once for each optimizer step; None = constant.
+        tokenizer: of the policy.
+        kl_coef: weight of the divergence from `initial_model`; 0 skips its forward passes.
+        ptx_coef: weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`. (ColossalChat documents
+            0.9 and scales the policy loss by what is left; 0 keeps plain PPO.)
+        train_batch_size: samples in one forward and backward pass, over all processes.
+        buffer_limit: most samples in this process's buffer; 0 = no limit.
+        buffer_cpu_offload: keep experience in main memory.
+        eps_clip: clip range of the ratio.
+        vf_coef: weight of the value loss.
+        value_clip: clip range of the value's change; None = off.
+        sample_buffer: draw mini-batches with replacement.
+        dataloader_pin_memory: pin batches on their way to a GPU.
+        offload_inference_models: keep the initial model in main memory while learning.
+        apply_loss_mask: must be true: a loss over padding is wrong.
+        accumulation_steps: passes of `train_batch_size` samples before each optimizer step.
+        save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
+        save_dir: the run's folder; None = nothing is saved.
+        use_tp: must be false: tensor parallelism is not available.
+        coordinator: ColossalAI's; decides which process writes. By default rank 0.
+        callbacks: hooks.
+        conversation: template bound to the tokenizer: its tags go to the reward functions, its stops to the engine.
+        engine: samples responses; by default transformers' `generate`.
+        seed: of sampling and mini-batch order.
+        num_generations: responses to each prompt; they stay together (pitfall A28).
+        whiten_advantages: normalise advantages over all response tokens of the episode.
+        settings: further settings of the optimizer step, by their names in `PPOSettings`.
+        experience_settings: further settings of making experience, by their names in `ExperienceSettings`.
+        run_state: what the run is (its configuration); a checkpoint with another is refused.
+        keep_checkpoints: how many checkpoints stay.
+        grad_clip: norm to which gradients are clipped; must be what the Boosters' plugins were made with.
+        precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
+        online: arguments of `OnlineTrainer` (tracker, evaluator, eval_interval).
+        generate_kwargs: `max_new_tokens`, `temperature`, `top_k`, `top_p`, `batch_size`, `stop_ids`, `stop_strings`.
+
+    Raises:
+        UserError: arguments that don't go together; the message says which.
+    """
+
+    def __init__(
+        self,
+        actor_booster: "Booster",
+        critic_booster: "Booster",
+        actor: PreTrainedModel | Actor,
+        critic: Critic,
+        reward_model: SampleScorer,
+        initial_model: PreTrainedModel | Actor | None,
+        actor_optim: Optimizer,
+        critic_optim: Optimizer,
+        actor_lr_scheduler: LRScheduler | None,
+        critic_lr_scheduler: LRScheduler | None,
+        tokenizer: PreTrainedTokenizerBase,
+        kl_coef: float = 0.1,
+        ptx_coef: float = 0.0,
+        train_batch_size: int = 8,
+        buffer_limit: int = 0,
+        buffer_cpu_offload: bool = True,
+        eps_clip: float = 0.2,
+        vf_coef: float = 1.0,
+        value_clip: float | None = 0.2,
+        sample_buffer: bool = False,
+        dataloader_pin_memory: bool = True,
+        offload_inference_models: bool = True,
+        apply_loss_mask: bool = True,
+        accumulation_steps: int = 1,
+        save_interval: int = 0,
+        save_dir: str | Path | None = None,
+        use_tp: bool = False,
+        coordinator: "DistCoordinator | None" = None,
+        callbacks: "Sequence[Callback]" = (),
+        *,
+        conversation: Conversation | None = None,
+        engine: Engine | None = None,
+        seed: int = 0,
+        num_generations: int = 1,
+        settings: Mapping[str, Any] | None = None,
+        experience_settings: Mapping[str, Any] | None = None,
+        whiten_advantages: bool = True,
+        run_state: Mapping[str, Any] | None = None,
+        keep_checkpoints: int = 2,
+        grad_clip: float = 1.0,
+        precision: str = "fp32",
+        online: Mapping[str, Any] | None = None,
+        **generate_kwargs: Any,
+    ) -> None:
+        super().__init__(callbacks=callbacks, save_interval=save_interval, save_dir=save_dir, **(online or {}))
+        _refuse(apply_loss_mask, use_tp, kl_coef, initial_model)
+        self.coordinator = coordinator
+        self.train_batch_size, self.accumulation_steps = train_batch_size, accumulation_steps
+        self.sample_buffer, self.buffer_cpu_offload = sample_buffer, buffer_cpu_offload
+        self.whiten_advantages, self.seed, self.kl_coef = whiten_advantages, seed, kl_coef
+        self.num_generations = num_generations
+        self.actor = Boosted(
+            actor_booster, _as_actor(actor), actor_optim, actor_lr_scheduler, grad_clip=grad_clip, precision=precision
+        )
+        self.critic = Boosted(
+            critic_booster, critic, critic_optim, critic_lr_scheduler, grad_clip=grad_clip, precision=precision
+        )
+        reference = _reference(initial_model, precision, self.actor.device) if kl_coef and initial_model else None
+        self.tokenizer, self.conversation = tokenizer, conversation
+        sampling = _sampling(tokenizer, conversation, generate_kwargs)
+        pad_id = tokenizer.pad_token_id or 0
+        self.settings = PPOSettings(
+            temperature=sampling.temperature,
+            eps_clip=eps_clip,
+            vf_coef=vf_coef,
+            value_clip=value_clip,
+            ptx_coef=ptx_coef,
+            kl_coef=kl_coef,
+            constant_tokens=sampling.max_new_tokens,
+            pad_id=pad_id,
+            pin_memory=dataloader_pin_memory,
+            **(settings or {}),
+        )
+        self.maker = NaiveExperienceMaker(
+            self.actor,
+            self.critic,
+            reference,
+            reward_model,
+            engine or make_engine("hf", tokenizer),
+            sampling,
+            tokenizer,
+            conversation,
+            ExperienceSettings(
+                temperature=sampling.temperature,
+                kl_coef=kl_coef,
+                kl_in=self.settings.kl_in,
+                kl_estimator=self.settings.kl_estimator,
+                pad_id=pad_id,
+                offload_reference=offload_inference_models and self.actor.device.type == "cuda",
+                **(experience_settings or {}),
+            ),
+        )
+        self.buffer = ExperienceBuffer(buffer_limit)
+        self._prompts: Iterator[Any] = iter(())
+        self._ptx: Iterator[Any] = iter(())
+        self._checkpointer = PPOCheckpointer(self, dict(run_state or {}), keep_checkpoints)
+
+    @property
+    def is_main(self) -> bool:
+        return self.coordinator.is_master() if self.coordinator is not None else super().is_main
+
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
+
+        Loader positions are taken over when `fit` gets its loaders. The initial model is not touched (pitfall A35).
+
+        Raises:
+            UserError: the checkpoint is damaged or belongs to another run; the message says which.
+        """
+        self._checkpointer.load(Path(path))
+
+    def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None:
+        if self.settings.ptx_coef and pretrain_dataloader is None:
+            raise UserError(f"ptx_coef {self.settings.ptx_coef} needs ptx data: give --ptx_dataset, or --ptx_coef 0")
+        self.prompt_loader, self.pretrain_loader = prompt_dataloader, pretrain_dataloader
+        self._checkpointer.restore_loaders()
+        self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
+
+    def _make_experience(self) -> Collected:
+        """Phases 1 to 3 for this process's share of the next batch of prompts."""
+        prompts = [prompt for prompt in next(self._prompts) for _ in range(self.num_generations)]
+        place = (self.seed, self.progress.episode, self.progress.collect_step, self.rank)
+        collected = self.maker.make_experience(prompts, self.meter, *place)
+        store = "cpu" if self.buffer_cpu_offload else self.actor.device
+        self.buffer.extend([item.to(store) for item in collected.experience])
+        self.progress.samples += int(all_reduce_sum(torch.tensor(float(len(prompts)), device=self.actor.device)))
+        return collected
+
+    def _begin_learning(self) -> None:
+        if len(self.buffer) % self._local_mini_batch:
+            raise UserError(
+                f"the {len(self.buffer) * self.world_size} samples of an episode don't divide into optimizer steps of "
+                f"{self._local_mini_batch * self.world_size} samples (train_batch_size x accumulation_steps); choose sizes "
+                "that do"
+            )
+        if self.whiten_advantages:
+            self.buffer.whiten_advantages(lambda x: all_reduce_sum(x.to(self.actor.device)).to(x.device))
+
+    @property
+    def _local_train_batch(self) -> int:
+        return max(1, self.train_batch_size // self.world_size)
+
+    @property
+    def _local_mini_batch(self) -> int:
+        return self._local_train_batch * self.accumulation_steps
+
+    def _mini_batches(self, epoch: int) -> Iterator[list[Experience]]:
+        place = (self.seed, self.progress.episode)
+        return self.buffer.mini_batches(self._local_mini_batch, epoch, *place, sample=self.sample_buffer)
+
+    def _training_step(self, batch: Sequence[Experience]) -> None:
+        """Phase 4: one optimizer step of actor and critic on one mini-batch."""
+        device = self.actor.device
+        size = step_size(batch, device)
+        n = self._local_train_batch
+        micro_batches = [make_micro_batch(batch[i : i + n], device, self.settings) for i in range(0, len(batch), n)]
+        ptx, ptx_size = self._ptx_batch()
+        self.meter.add("lr", self.actor.lr)
+        self.meter.add("train/lr_critic", self.critic.lr)
+        train_actor(self.actor, micro_batches, size, self.settings, self.meter, ptx, ptx_size)
+        train_critic(self.critic, micro_batches, size, self.settings, self.meter)
+
+    def _ptx_batch(self) -> tuple[list[SequenceBatch], StepSize | None]:
+        """The next rows of the ptx data as one batch, and their tokens over all ranks."""
+        if not self.settings.ptx_coef:
+            return [], None
+        rows = next(self._ptx)
+        batch = collate(
+            [torch.tensor(row.ids[: max(1, row.prompt_length)]) for row in rows],
+            [torch.tensor(row.ids[max(1, row.prompt_length) :]) for row in rows],
+            pad_id=self.settings.pad_id,
+        ).to(self.actor.device)
+        total = all_reduce_sum(batch.response_mask.sum().double())
+        return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.world_size))
+
+    def _episode_metrics(self) -> dict[str, float]:
+        """Phase 5: the episode's metrics over all processes; the buffer is done with."""
+        self.buffer.clear()
+        return summarise(self.meter.means())
+
+    def _save_checkpoint(self) -> Path | None:
+        return self._checkpointer.save() if self.save_dir is not None else None
+
+    def _after_fit(self) -> None:
+        if self.save_dir is not None:
+            self._checkpointer.save()
+            self._checkpointer.export()
+
+    def _device(self) -> torch.device:
+        return self.actor.device
+
+
+def _refuse(apply_loss_mask: bool, use_tp: bool, kl_coef: float, initial_model: Any) -> None:
+    if not apply_loss_mask:
+        raise UserError("apply_loss_mask=False (--disable_loss_mask) would train on padding; leave it on")
+    if use_tp:
+        raise UserError("use_tp=True: tensor parallelism is not available; use data parallelism (ddp, zero1, zero2)")
+    if kl_coef and initial_model is None:
+        raise UserError(
+            f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0"
+        )
+
+
+def _as_actor(model: Any) -> Any:
+    """A plain causal LM becomes an `Actor`; an `Actor`, boosted or not, stays."""
+    inner = model.unwrap() if hasattr(model, "unwrap") else model
+    if isinstance(inner, Actor):
+        return model
+    if inner is not model:
+        raise UserError(
+            "actor is a causal LM that was boosted already; pass it before booster.boost (the trainer boosts it), or boost "
+            "rlvr.models.actor.Actor(model) instead"
+        )
+    return Actor(model)
+
+
+def _reference(model: Any, precision: str, device: torch.device) -> Frozen:
+    return Frozen(model if isinstance(model, Actor) else Actor(model), precision, device)
+
+
+def _sampling(
+    tokenizer: PreTrainedTokenizerBase, conversation: Conversation | None, given: Mapping[str, Any]
+) -> Sampling:
+    """Sampling settings from `generate_kwargs`; stops come from the template, or else are the tokenizer's end token."""
+    known = set(Sampling.__dataclass_fields__)
+    if unknown := set(given) - known:
+        raise UserError(f"unknown generation settings {sorted(unknown)}; known: {', '.join(sorted(known))}")
+    stops: dict[str, Any]
+    if conversation is not None:
+        stops = {"stop_ids": tuple(conversation.stop_ids), "stop_strings": tuple(conversation.stop_strings)}
+    else:
+        stops = {"stop_ids": () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)}
+    return Sampling(**{"max_new_tokens": 256, **stops, **given})
+
+
+def _cycle(loader: Iterable[Any] | None) -> Iterator[Any]:
+    while loader is not None:
+        yield from loader

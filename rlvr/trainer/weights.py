@@ -1,0 +1,156 @@
+"""What a PPO run saves and how it is put back (the layout stands in `rlvr.checkpoint`)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlvr import checkpoint as files
+from rlvr.boost.boosted import Boosted
+from rlvr.errors import UserError
+from rlvr.models.critic import Critic
+from rlvr.models.loading import load_causal_lm
+
+if TYPE_CHECKING:
+    from rlvr.trainer.ppo import PPOTrainer
+
+FORMAT = 1
+
+
+class PPOCheckpointer:
+    """Saves and loads everything that the next step of a trainer depends on.
+
+    Args:
+        trainer: whose state it is.
+        run_state: what run this is (plain JSON); a checkpoint with another is refused.
+        keep: checkpoints that stay.
+    """
+
+    def __init__(self, trainer: "PPOTrainer", run_state: dict[str, Any], keep: int) -> None:
+        self.trainer, self.run_state, self.keep = trainer, run_state, keep
+        self._loaders: dict[str, Any] | None = None
+
+    def save(self) -> Path:
+        """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
+        t = self.trainer
+        assert t.save_dir is not None
+        target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.episode, t.progress.safe_point)
+        actor, critic = t.actor.training_state(), t.critic.training_state()  # collective, so before any can fail
+        with files.atomic_folder(target, t.is_main) as draft:
+            if t.is_main:
+                self._write_actor(draft / "actor" / "modeling")
+                t.critic.unwrapped.save_pretrained(draft / "critic" / "modeling")
+                files.save_tensors(actor, draft / "actor" / "training.pt")
+                files.save_tensors(critic, draft / "critic" / "training.pt")
+                files.save_json(self._shared_state(), draft / "state.json")
+            files.save_tensors(self._own_state(), draft / f"rank-{t.rank}.pt")
+        if t.is_main:
+            files.prune(t.save_dir, self.keep)
+        return target
+
+    def export(self) -> None:
+        """Write `actor/modeling` and `critic/modeling` into the run's folder. Collective."""
+        t = self.trainer
+        assert t.save_dir is not None
+        files.export(t.save_dir / "actor", lambda folder: self._write_actor(folder / "modeling"), t.is_main)
+        files.export(
+            t.save_dir / "critic", lambda folder: t.critic.unwrapped.save_pretrained(folder / "modeling"), t.is_main
+        )
+
+    def _write_actor(self, folder: Path) -> None:
+        self.trainer.actor.unwrapped.model.save_pretrained(folder)
+        self.trainer.tokenizer.save_pretrained(folder)
+
+    def _shared_state(self) -> dict[str, Any]:
+        t = self.trainer
+        return {
+            "format": FORMAT,
+            "run": self.run_state,
+            "world_size": t.world_size,
+            "progress": t.progress.state_dict(),
+            "kl_coef": t.kl_coef,
+            "loaders": {
+                "prompts": _state_of(t.prompt_loader),
+                "pretrain": _state_of(t.pretrain_loader),
+            },
+        }
+
+    def _own_state(self) -> dict[str, Any]:
+        t = self.trainer
+        return {
+            "random": files.random_state(),
+            "buffer": t.buffer.state_dict(),
+            "meter": t.meter.state_dict(),
+            "seconds": dict(t.seconds),
+        }
+
+    def load(self, path: Path) -> None:
+        """Put back what `save` wrote.
+
+        Raises:
+            UserError: the checkpoint is damaged, of another format, or of another run.
+        """
+        t = self.trainer
+        files.verify(path)
+        state = files.load_json(path / "state.json")
+        self._check(path, state)
+        _load_role(t.actor, load_causal_lm(str(path / "actor" / "modeling")), "model.", path / "actor")
+        _load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
+        t.progress.load_state_dict(state["progress"])
+        t.kl_coef = state["kl_coef"]
+        self._loaders = state["loaders"]
+        if state["world_size"] == t.world_size:
+            own = files.load_tensors(path / f"rank-{t.rank}.pt")
+            files.set_random_state(own["random"])
+            t.buffer.load_state_dict(own["buffer"])
+            t.meter.load_state_dict(own["meter"])
+            t.seconds = dict(own["seconds"])
+
+    def restore_loaders(self) -> None:
+        """Hand the loaded positions to the loaders that `fit` got."""
+        if self._loaders is None:
+            return
+        for loader, name in ((self.trainer.prompt_loader, "prompts"), (self.trainer.pretrain_loader, "pretrain")):
+            if self._loaders[name] is not None and hasattr(loader, "load_state_dict"):
+                loader.load_state_dict(self._loaders[name])
+        self._loaders = None
+
+    def _check(self, path: Path, state: dict[str, Any]) -> None:
+        if state["format"] != FORMAT:
+            raise UserError(f"{path} has format {state['format']}; this version of rlvr reads format {FORMAT}")
+        different = _differences(state["run"], self.run_state)
+        if different:
+            lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
+            raise UserError(
+                f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
+                f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
+            )
+        progress = state["progress"]
+        mid_episode = progress["collect_step"] or progress["learning"]
+        if state["world_size"] != self.trainer.world_size and mid_episode:
+            raise UserError(
+                f"{path} was saved in the middle of an episode by {state['world_size']} processes; resume it with as many "
+                f"(now: {self.trainer.world_size}), or delete it to go on from the checkpoint before"
+            )
+
+
+def _load_role(role: Boosted, saved: Any, prefix: str, folder: Path) -> None:
+    """Weights of a saved model into a boosted role, then optimizer, master weights and schedule."""
+    weights = {prefix + name: tensor for name, tensor in saved.state_dict().items()}
+    own = role.unwrapped.state_dict()
+    wrong = [n for n, t in own.items() if n not in weights or weights[n].shape != t.shape]
+    if wrong or len(weights) != len(own):
+        raise UserError(f"{folder}/modeling holds another model: {', '.join(wrong[:3]) or 'it has more weights'}")
+    role.load_weights(weights)
+    role.load_training_state(files.load_tensors(folder / "training.pt"))
+
+
+def _state_of(loader: Any) -> Any:
+    return loader.state_dict() if hasattr(loader, "state_dict") else None
+
+
+def _differences(old: Any, new: Any, place: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted(old.keys() | new.keys()):
+            found += _differences(old.get(key), new.get(key), f"{place}.{key}" if place else key)
+        return found
+    return [] if old == new else [(place, old, new)]

@@ -1,0 +1,161 @@
+"""Settings that don't go together are found before anything is loaded."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rlvr.config import Config
+from rlvr.errors import UserError
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The batch arithmetic of a run.
+
+    Attributes:
+        prompts_per_step: prompts in one collect step, over all processes.
+        samples_per_episode: responses in one episode, over all processes, as far as the buffers hold them.
+        steps_per_epoch: optimizer steps in one pass over the buffer.
+        total_steps: optimizer steps of the run.
+    """
+
+    prompts_per_step: int
+    samples_per_episode: int
+    steps_per_epoch: int
+    total_steps: int
+
+
+def plan_batches(config: Config, world_size: int) -> BatchPlan:
+    """How batches, processes and optimizer steps divide.
+
+    Raises:
+        UserError: sizes that don't divide; the message shows the arithmetic.
+    """
+    r, t = config.rollout, config.train
+    unit = r.num_generations * world_size
+    if r.experience_batch_size % unit:
+        raise UserError(
+            f"--experience_batch_size {r.experience_batch_size} does not divide among {world_size} process(es) with "
+            f"--num_generations {r.num_generations}: give a multiple of {unit}"
+        )
+    if t.train_batch_size % world_size:
+        raise UserError(
+            f"--train_batch_size {t.train_batch_size} does not divide among {world_size} processes: give a multiple of "
+            f"{world_size}"
+        )
+    local = t.num_collect_steps * r.experience_batch_size // world_size
+    if t.buffer_limit:
+        local = min(local, t.buffer_limit)
+    samples, mini_batch = local * world_size, t.train_batch_size * t.accumulation_steps
+    if samples % mini_batch:
+        raise UserError(
+            f"an episode has {samples} samples (--num_collect_steps {t.num_collect_steps} x --experience_batch_size "
+            f"{r.experience_batch_size}, as far as --buffer_limit allows), which do not divide into optimizer steps of "
+            f"{mini_batch} (--train_batch_size {t.train_batch_size} x --accumulation_steps {t.accumulation_steps}): choose "
+            f"sizes so that the first is a multiple of the second"
+        )
+    steps = samples // mini_batch
+    return BatchPlan(
+        r.experience_batch_size // r.num_generations, samples, steps, t.num_episodes * t.num_update_steps * steps
+    )
+
+
+def check_config(config: Config) -> None:
+    """Refuse values out of range, settings that exclude each other, and what is not available.
+
+    Raises:
+        UserError: says what was given, what is allowed and what to do.
+    """
+    _check_ranges(config)
+    _check_rewards(config)
+    if config.model.lora_config:
+        raise UserError("--lora_config: LoRA is not available yet; leave the flag out to train all weights")
+    if config.train.disable_loss_mask:
+        raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
+    a = config.algo
+    if a.ptx_coef and not config.data.ptx_dataset:
+        raise UserError(f"--ptx_coef {a.ptx_coef} needs --ptx_dataset; give one, or leave --ptx_coef out")
+    if config.data.ptx_dataset and not a.ptx_coef:
+        raise UserError("--ptx_dataset has no effect at --ptx_coef 0; give a coefficient, or leave the data out")
+    if config.rollout.max_new_tokens >= config.rollout.max_length:
+        raise UserError(
+            f"--max_new_tokens {config.rollout.max_new_tokens} leaves no room for a prompt within --max_length "
+            f"{config.rollout.max_length}: raise the latter"
+        )
+    if config.ckpt.resume and config.ckpt.save_path is None:
+        raise UserError("--resume needs --save_path, the folder of the run to go on with")
+
+
+_AT_LEAST_1 = {
+    "rollout": ("experience_batch_size", "num_generations", "max_new_tokens", "generation_batch_size"),
+    "train": ("num_episodes", "num_collect_steps", "num_update_steps", "train_batch_size", "accumulation_steps"),
+    "data": ("ptx_batch_size",),
+    "eval": ("eval_samples",),
+    "ckpt": ("keep_checkpoints",),
+}
+_AT_LEAST_0 = {
+    "rollout": ("top_k",),
+    "algo": ("kl_coef", "vf_coef", "ptx_coef", "eps_clip", "entropy_coef"),
+    "train": ("lr", "critic_lr", "weight_decay", "grad_clip", "buffer_limit"),
+    "ckpt": ("save_interval",),
+    "eval": ("eval_interval", "eval_temperature"),
+    "log": ("num_sample_generations",),
+}
+
+
+def _check_ranges(config: Config) -> None:
+    for least, table in ((1, _AT_LEAST_1), (0, _AT_LEAST_0)):
+        for section, names in table.items():
+            for name in names:
+                value = getattr(getattr(config, section), name)
+                if not value >= least:
+                    raise UserError(f"--{name} {value}: must be at least {least}")
+    for flag, value, low, high in (
+        ("gamma", config.algo.gamma, 0, 1),
+        ("lam", config.algo.lam, 0, 1),
+        ("top_p", config.rollout.top_p, 0, 1),
+    ):
+        if not low <= value <= high:
+            raise UserError(f"--{flag} {value}: must lie between {low} and {high}")
+    if not config.rollout.temperature > 0:
+        raise UserError(f"--temperature {config.rollout.temperature}: must be above 0; PPO needs sampled responses")
+    if config.algo.dual_clip is not None and config.algo.dual_clip <= 1:
+        raise UserError(f"--dual_clip {config.algo.dual_clip}: must be above 1, or left out")
+
+
+def _check_rewards(config: Config) -> None:
+    r = config.reward
+    if config.model.rm_checkpoint_path:
+        raise UserError(
+            "--rm_checkpoint_path: neural reward models are not available yet; pay by rules: --reward_functions NAME"
+        )
+    if not r.reward_functions:
+        from rewards import names
+
+        raise UserError(
+            f"no reward: give --reward_functions with one or more of {', '.join(names())}, package.module:function, or "
+            "path/to/file.py:function"
+        )
+    if r.reward_weights and len(r.reward_weights) != len(r.reward_functions):
+        raise UserError(
+            f"--reward_weights has {len(r.reward_weights)} numbers for {len(r.reward_functions)} reward functions; give "
+            "one for each"
+        )
+    parse_reward_options(r.reward_options)
+
+
+def parse_reward_options(text: str | None) -> dict[str, dict[str, Any]]:
+    """`--reward_options` as a mapping from function name to keyword arguments.
+
+    Raises:
+        UserError: it is not JSON, or not a mapping of mappings.
+    """
+    if text is None:
+        return {}
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"--reward_options is not valid JSON ({error}): {text!r}") from None
+    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
+        raise UserError(f'--reward_options must look like {{"gsm8k_reward_fn": {{"format_score": 0.2}}}}, not {text!r}')
+    return options

@@ -1,0 +1,14 @@
+"""Train a language model by PPO on problems whose answers a rule can check.
+
+    torchrun scripts/train_rlvr.py --reward_functions gsm8k_reward_fn
+    torchrun --nproc_per_node=2 scripts/train_rlvr.py --reward_functions gsm8k_reward_fn --plugin zero2
+
+Every flag: `python scripts/train_rlvr.py --help`. The same as `rlvr train`.
+"""
+
+import sys
+
+from rlvr.cli import run, train_command
+
+if __name__ == "__main__":
+    sys.exit(run(train_command, sys.argv[1:]))

@@ -1,0 +1,37 @@
+"""Shared fixtures. Tests of the learner run in a process group of one, made once."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SHARED_DATA = ROOT.parent / "shared" / "data"
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture(scope="session")
+def process() -> Iterator[object]:
+    """A process group of one, on one thread, with ColossalAI loaded."""
+    from rlvr.boost import process as processes
+
+    yield processes.start(seed=0, num_threads=1)
+    processes.stop()
+    for name in TORCHRUN_VARIABLES:
+        os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def clean_env() -> dict[str, str]:
+    """Environment for a process of its own: nothing of this one's process group, one thread."""
+    env = {k: v for k, v in os.environ.items() if k not in TORCHRUN_VARIABLES}
+    return env | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Labelled data that lies beside the project; tests that need it are skipped where it is absent."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no labelled data at {SHARED_DATA}")
+    return SHARED_DATA

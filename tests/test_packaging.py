@@ -1,0 +1,50 @@
+"""The wheel brings everything that the checkout has: packages, templates, the command."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_holds_templates_and_nothing_odd(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    shipped = {Path(n).name for n in names if n.startswith("rlvr/templates/")}
+    assert shipped == {p.name for p in (ROOT / "templates").iterdir()}
+    assert {n.split("/")[0] for n in names} - {"rlvr", "rewards"} == {
+        n for n in {m.split("/")[0] for m in names} if "dist-info" in n
+    }
+
+
+def test_an_installed_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked on the path, with the checkout out of sight."""
+    site, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    zipfile.ZipFile(wheel).extractall(site)
+    code = """
+import rewards, rlvr, sys
+from rlvr.conversation import ConversationTemplate, template_names
+assert rewards.__file__.startswith(sys.argv[1]) and rlvr.__file__.startswith(sys.argv[1]), rlvr.__file__
+assert "tiny" in template_names() and "qwen2.5" in template_names()
+for name in template_names():
+    ConversationTemplate.load(name)
+assert rewards.grade("<think></think><answer>4</answer>", "4", tags=rewards.Tags.default()).correct
+from rlvr.cli import main
+assert main(["template", "list"]) == 0
+"""
+    # -P and a bare path keep the checkout, which is installed for development, behind the unpacked wheel.
+    env = {"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code, str(site)], cwd=empty, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "smollm2" in done.stdout

@@ -1,0 +1,199 @@
+"""One optimizer step of actor and critic against the slow oracle, however the step is cut up."""
+
+import copy
+
+import pytest
+import torch
+from reference import ReferenceSample, reference_step
+from tiny_models import VOCAB, tiny_model
+
+from rlvr.boost.boosted import Boosted
+from rlvr.boost.plugins import make_booster
+from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.config import ParallelConfig
+from rlvr.experience.experience import Experience
+from rlvr.metrics import Meter
+from rlvr.models.actor import Actor
+from rlvr.models.batch import collate
+from rlvr.models.critic import Critic
+from rlvr.trainer.learning import make_micro_batch, step_size, train_actor, train_critic
+from rlvr.trainer.settings import PPOSettings
+
+pytestmark = pytest.mark.usefixtures("process")
+CPU = torch.device("cpu")
+
+
+def experience(count: int = 8, seed: int = 0, masked: int | None = None) -> list[Experience]:
+    """Random experience; the sample `masked` is not trained on at all."""
+    g = torch.Generator().manual_seed(seed)
+    items = []
+    for index in range(count):
+        prompt, length = (int(torch.randint(1, 6, (1,), generator=g)) for _ in range(2))
+        draw = [torch.randn(length, generator=g) for _ in range(5)]
+        items.append(
+            Experience(
+                prompt_ids=torch.randint(VOCAB, (prompt,), generator=g),
+                response_ids=torch.randint(VOCAB, (length,), generator=g),
+                logprobs=-3.7 + 0.3 * draw[0],
+                ref_logprobs=-3.7 + 0.3 * draw[1],
+                values=0.2 * draw[2],
+                advantages=draw[3],
+                returns=draw[4],
+                mask=torch.full((length,), index != masked),
+            )
+        )
+    return items
+
+
+def roles(family: str = "llama", plugin: str = "ddp", lr: float = 0.1, clip: float = 0.0) -> tuple[Boosted, Boosted]:
+    """Actor and critic under plain SGD, so that a step shows the gradient."""
+    model = tiny_model(family)
+    actor, critic = Actor(model), Critic(copy.deepcopy(model.base_model), seed=1)
+    parallel = ParallelConfig(plugin=plugin, mixed_precision="fp32")
+    boosted = [
+        Boosted(make_booster(parallel, CPU, clip), role, torch.optim.SGD(role.parameters(), lr=lr), grad_clip=clip)
+        for role in (actor, critic)
+    ]
+    return boosted[0], boosted[1]
+
+
+def learn(actor: Boosted, critic: Boosted, items: list[Experience], micro: int, settings: PPOSettings) -> dict:
+    meter, size = Meter(), step_size(items, CPU)
+    batches = [make_micro_batch(items[i : i + micro], CPU, settings) for i in range(0, len(items), micro)]
+    train_actor(actor, batches, size, settings, meter)
+    train_critic(critic, batches, size, settings, meter)
+    return meter.means()
+
+
+def flat(role: Boosted) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in role.unwrapped.parameters()])
+
+
+SETTINGS = PPOSettings(temperature=0.9, eps_clip=0.1, eps_clip_high=0.3, dual_clip=3.0, constant_tokens=16)
+
+
+@pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
+def test_a01_a18_a19_losses_equal_the_oracle(reduction) -> None:
+    settings = PPOSettings(**{**vars(SETTINGS), "loss_reduction": reduction})
+    actor, critic = roles()
+    items = experience()
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    new = actor.unwrapped(batch, settings.temperature).logprobs
+    values = critic.unwrapped(batch).values
+    rows = [
+        (
+            ReferenceSample(
+                logprobs=i.logprobs.tolist(), values=i.values.tolist(), rewards=[], advantages=i.advantages.tolist(),
+                returns=i.returns.tolist(), mask=i.mask.tolist(),
+            ),
+            new[row, : len(i.logprobs)].tolist(),
+            values[row, : len(i.logprobs)].tolist(),
+        )
+        for row, i in enumerate(items)
+    ]  # fmt: skip
+    want = reference_step(
+        rows, clip_range=0.1, clip_range_high=0.3, dual_clip=3.0, value_clip=0.2, mode=reduction, constant_tokens=16
+    )
+    got = learn(actor, critic, items, 8, settings)
+    assert got["train/actor_loss"] == pytest.approx(want.policy_loss, abs=1e-6)
+    assert got["train/critic_loss"] == pytest.approx(want.value_loss, abs=1e-6)
+    assert got["policy/clipfrac_avg"] == pytest.approx(want.clip_fraction)
+    assert got["val/clipfrac_avg"] == pytest.approx(want.value_clip_fraction)
+    assert got["policy/approxkl_avg"] == pytest.approx(want.approx_kl, abs=1e-6)
+    assert got["val/ratio"] == pytest.approx(want.ratio, abs=1e-6)
+
+
+@pytest.mark.parametrize("plugin", ["ddp", "zero1", "zero2"])
+@pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
+def test_a20_the_step_does_not_depend_on_how_it_is_cut_into_micro_batches(plugin, reduction) -> None:
+    settings = PPOSettings(**{**vars(SETTINGS), "loss_reduction": reduction, "entropy_coef": 0.01})
+    results = []
+    for micro in (8, 4, 2, 1):
+        actor, critic = roles(plugin=plugin)
+        learn(actor, critic, experience(masked=3), micro, settings)
+        results.append((flat(actor), flat(critic)))
+    for actor_weights, critic_weights in results[1:]:
+        torch.testing.assert_close(actor_weights, results[0][0], atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(critic_weights, results[0][1], atol=1e-6, rtol=1e-5)
+
+
+def test_a20_the_check_above_sees_a_mean_of_means() -> None:
+    """Ragged micro-batches weigh tokens unequally under a mean of means: the sizes must make a difference here."""
+    items = experience()
+    sizes = {sum(len(i.response_ids) for i in items[k : k + 2]) for k in range(0, 8, 2)}
+    assert len(sizes) > 1
+
+
+@pytest.mark.parametrize("plugin", ["ddp", "zero2"])
+def test_a23_gradients_are_clipped_once_after_accumulation(plugin) -> None:
+    free, _ = roles(plugin=plugin)
+    before = flat(free)
+    learn(free, roles()[1], experience(), 2, SETTINGS)
+    step = flat(free) - before
+    clipped, _ = roles(plugin=plugin, clip=0.2)
+    metrics = learn(clipped, roles()[1], experience(), 2, SETTINGS)
+    assert metrics["grad_norm/actor"] == pytest.approx(step.norm().item() / 0.1, rel=1e-4)  # the norm before clipping
+    moved = flat(clipped) - before
+    assert moved.norm().item() == pytest.approx(0.1 * 0.2, rel=1e-3)
+    torch.testing.assert_close(moved / moved.norm(), step / step.norm(), atol=1e-4, rtol=1e-3)
+
+
+def test_a25_a_batch_without_a_trained_token_changes_nothing_and_is_no_nan() -> None:
+    actor, critic = roles()
+    before = flat(actor), flat(critic)
+    items = [Experience(**{**i.tensors(), "mask": torch.zeros_like(i.mask)}) for i in experience()]
+    metrics = learn(actor, critic, items, 4, SETTINGS)
+    assert torch.equal(flat(actor), before[0]) and torch.equal(flat(critic), before[1])
+    assert all(v == v for v in metrics.values())
+
+
+def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
+    """With no advantages, only the KL term moves the policy: its logprobs approach the reference's."""
+    items = [
+        Experience(**{**i.tensors(), "advantages": torch.zeros_like(i.advantages), "ref_logprobs": i.logprobs + 1.0})
+        for i in experience()
+    ]
+    settings = PPOSettings(kl_in="loss", kl_coef=0.5, kl_estimator="k3")
+    actor, critic = roles(lr=0.5)
+    first = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    for _ in range(5):
+        last = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    assert last < first
+    still, critic = roles(lr=0.5)
+    before = flat(still)
+    learn(still, critic, items, 8, PPOSettings(kl_in="reward", kl_coef=0.5))
+    assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
+
+
+def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
+    from rlvr.core.losses import StepSize
+
+    items, settings = experience(), PPOSettings(ptx_coef=0.5)
+    rows = collate([torch.tensor([3, 4])], [torch.tensor([5, 6, 7])])
+    size = StepSize(tokens=3.0, sequences=1.0)
+    moves = []
+    for policy, ptx in ((True, False), (False, True), (True, True)):
+        actor, _ = roles()
+        before = flat(actor)
+        used = items if policy else [Experience(**{**i.tensors(), "mask": torch.zeros_like(i.mask)}) for i in items]
+        batches = [make_micro_batch(used, CPU, settings)]
+        train_actor(
+            actor, batches, step_size(used, CPU), settings, Meter(), [rows] if ptx else (), size if ptx else None
+        )
+        moves.append(flat(actor) - before)
+    torch.testing.assert_close(moves[0] + moves[1], moves[2], atol=1e-6, rtol=1e-4)
+    assert moves[1].norm() > 0
+
+
+def test_a22_the_schedule_counts_optimizer_steps() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    schedule = cosine_with_warmup(optimizer, total_steps=100, warmup_steps=10, floor=0.1)
+    rates = []
+    for _ in range(100):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates[0] == pytest.approx(2.0 / 11) and rates[10] == pytest.approx(2.0)
+    assert rates == sorted(rates[:11]) + sorted(rates[11:], reverse=True)
+    assert rates[55] == pytest.approx(1.1, abs=0.01)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
