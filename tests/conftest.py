@@ -35,3 +35,11 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no labelled data at {SHARED_DATA}")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def tiny_cache() -> Path:
+    """The built-in model after its real warm start, which the first test that needs it on a machine pays for."""
+    from rlvr.models.warmstart import ensure_tiny
+
+    return ensure_tiny()

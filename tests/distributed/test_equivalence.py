@@ -1,0 +1,85 @@
+"""Two processes give one process's losses, for each plugin, through the real command, with recorded responses.
+
+Tolerance: 2e-5 relative (or 1e-6 absolute) on every loss and gradient norm of every episode, in float32: the sums over
+tokens are taken in another order, and the optimizer carries the difference on from step to step.
+"""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPARED = (
+    "train/actor_loss",
+    "train/critic_loss",
+    "loss/policy_avg",
+    "loss/value_avg",
+    "grad_norm/actor",
+    "grad_norm/critic",
+    "objective/kl",
+    "objective/scores",
+    "val/ratio",
+    "policy/entropy_avg",
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> Path:
+    """Problems with responses of very different lengths, right and wrong, some cut off by the length limit."""
+    rng = random.Random(0)
+    path = tmp_path_factory.mktemp("data") / "recorded.jsonl"
+    rows = []
+    for _ in range(64):
+        a, b = rng.randrange(10, 99), rng.randrange(10, 99)
+        answer = a + b if rng.random() < 0.5 else rng.randrange(200)
+        thought = f"{a}+{b}={answer};" * rng.randrange(0, 4)
+        rows.append(
+            {
+                "question": f"{a}+{b}",
+                "answer": str(a + b),
+                "response": f"<think>{thought}</think><answer>{answer}</answer>",
+            }
+        )
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def run(folder: Path, data: Path, plugin: str, processes: int, env: dict[str, str]) -> list[dict[str, float]]:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--master_port=0"),
+        *(str(ROOT / "scripts" / "train_rlvr.py"), "--reward_functions", "gsm8k_reward_fn", "--engine", "replay"),
+        *("--prompt_dataset", str(data), "--save_path", str(folder), "--plugin", plugin, "--num_threads", "1"),
+        *(
+            "--num_episodes",
+            "3",
+            "--experience_batch_size",
+            "32",
+            "--train_batch_size",
+            "8",
+            "--accumulation_steps",
+            "2",
+        ),
+        *("--max_new_tokens", "40", "--kl_coef", "0.05", "--save_interval", "0"),
+    ]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def alone(recorded, tmp_path_factory, clean_env) -> list[dict[str, float]]:
+    return run(tmp_path_factory.mktemp("alone"), recorded, "ddp", 1, clean_env)
+
+
+@pytest.mark.parametrize("plugin", ["ddp", "zero1", "zero2"])
+def test_a13_a20_a24_two_processes_give_the_losses_of_one(plugin, alone, recorded, tmp_path, clean_env) -> None:
+    together = run(tmp_path / "run", recorded, plugin, 2, clean_env)
+    assert len(together) == len(alone) == 3
+    for mine, theirs in zip(together, alone, strict=True):
+        for name in COMPARED:
+            assert mine[name] == pytest.approx(theirs[name], rel=2e-5, abs=1e-6), (name, mine["step"])
+    assert alone[0]["train/actor_loss"] != alone[2]["train/actor_loss"]
