@@ -11,7 +11,7 @@ from rewards.combine import Combined
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rewards import RewardFunction, RewardSet, Sample, Tags, resolve
+from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, resolve
 
 
 class RLVRRewardModel:
@@ -94,6 +94,18 @@ class RLVRRewardModel:
     def eval(self) -> "RLVRRewardModel":
         """Rules have no training mode; here so that reward models of both kinds can be handled alike."""
         return self
+
+
+def metrics_of(result: Combined) -> dict[str, float]:
+    """One response's share in the metrics: each function's value and components, and the verdict."""
+    metrics: dict[str, float] = {}
+    for name, score in result.scores.items():
+        if score.value is not None:
+            metrics[f"reward/{name}"] = score.value
+        metrics |= {f"reward/{name}/{component}": value for component, value in score.components.items()}
+    if result.outcome is not None:
+        metrics |= {f"outcome/{status}": float(result.outcome.status == status) for status in STATUSES}
+    return metrics
 
 
 def make_sample(

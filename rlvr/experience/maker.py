@@ -23,7 +23,7 @@ from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.metrics import Meter
 from rlvr.models.frozen import Frozen
-from rlvr.rewarding import make_sample
+from rlvr.rewarding import make_sample, metrics_of
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
 
@@ -197,5 +197,5 @@ def _record_samples(
         meter.add("response/length_tokens", len(rollout.response_ids))
         meter.add("response/truncated", float(not rollout.finished))
         meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.response_ids, torch.tensor(list(stop_ids))).sum()))
-        for name, value in result.metrics().items():
+        for name, value in metrics_of(result).items():
             meter.add(name, value)

@@ -14,8 +14,14 @@ def hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
 
 
 def model_inputs(model: nn.Module, batch: SequenceBatch) -> dict[str, Tensor]:
-    """Keyword arguments of a transformers model's forward for this batch."""
-    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    """Keyword arguments of a transformers model's forward for this batch.
+
+    Right-padded batches go without an attention mask: tokens never see what comes after them, and attention kernels are
+    faster without one. What the model computes at padding is never looked at.
+    """
+    inputs = {"input_ids": batch.input_ids}
+    if not batch.right_padded:
+        inputs["attention_mask"] = batch.attention_mask
     if "position_ids" in inspect.signature(model.forward).parameters:
         inputs["position_ids"] = batch.position_ids
     return inputs

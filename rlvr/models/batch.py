@@ -5,7 +5,7 @@ come from the lengths, never from comparing token ids (so EOS == PAD changes not
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -22,6 +22,7 @@ class SequenceBatch:
         position_ids: [B, T] 0, 1, 2, ... over each row's tokens; 0 on padding.
         response_index: [B, R] column in T of each response token; 1 where there is none.
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
+        right_padded: no token of a row comes after padding, so that causal attention needs no mask.
     """
 
     input_ids: Tensor
@@ -29,6 +30,7 @@ class SequenceBatch:
     position_ids: Tensor
     response_index: Tensor
     response_mask: Tensor
+    right_padded: bool = False
 
     @property
     def response_ids(self) -> Tensor:
@@ -36,7 +38,8 @@ class SequenceBatch:
         return self.input_ids.gather(1, self.response_index)
 
     def to(self, device: torch.device) -> "SequenceBatch":
-        return SequenceBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
 
 
 def collate(
@@ -81,4 +84,5 @@ def collate(
         position_ids=offsets.clamp(min=0) * mask,
         response_index=torch.where(response_mask, index, torch.ones_like(index)),
         response_mask=response_mask,
+        right_padded=padding_side == "right",
     )

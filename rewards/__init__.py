@@ -1,0 +1,43 @@
+"""Rule rewards: what a response is worth, decided by a rule. Needs no torch and imports in a moment.
+
+    from rewards import grade, reward_fn
+
+    @reward_fn("mine")
+    def mine(response, gold, tags):
+        return float(grade(response, gold, tags=tags).correct)
+"""
+
+from rewards.combine import Combined, RewardSet
+from rewards.errors import UserError
+from rewards.format import format_reward_fn
+from rewards.grade import check_gold, equivalent, gold_from_gsm8k, grade
+from rewards.gsm8k import gsm8k_reward_fn
+from rewards.math_competition import math_competition_reward_fn
+from rewards.outcome import STATUSES, Outcome, Score
+from rewards.registry import RewardFunction, load_plugins, names, resolve, reward_fn
+from rewards.sample import Sample
+from rewards.tags import Tag, Tags
+
+__all__ = [
+    "STATUSES",
+    "Combined",
+    "Outcome",
+    "RewardFunction",
+    "RewardSet",
+    "Sample",
+    "Score",
+    "Tag",
+    "Tags",
+    "UserError",
+    "check_gold",
+    "equivalent",
+    "format_reward_fn",
+    "gold_from_gsm8k",
+    "grade",
+    "gsm8k_reward_fn",
+    "load_plugins",
+    "math_competition_reward_fn",
+    "names",
+    "resolve",
+    "reward_fn",
+]

@@ -1,0 +1,39 @@
+"""Why a response got its score."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Status = Literal["correct", "wrong", "no_answer", "bad_gold", "timed_out", "error"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A verdict.
+
+    Attributes:
+        status: correct, wrong, no_answer (nothing to compare), bad_gold (the right answer can't be parsed: the sample is
+            neither right nor wrong), timed_out, or error.
+        answer: what was taken for the answer.
+        stage: the comparison that decided.
+        elapsed_s: time that it took.
+    """
+
+    status: Status
+    answer: str | None = None
+    stage: str = ""
+    elapsed_s: float = 0.0
+
+    @property
+    def correct(self) -> bool:
+        return self.status == "correct"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one function says of one response; `value` None = it does not apply, and the sample is skipped."""
+
+    value: float | None
+    outcome: Outcome | None = None
+    components: Mapping[str, float] = field(default_factory=dict)

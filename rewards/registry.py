@@ -1,0 +1,188 @@
+"""Reward functions by name: built in, decorated, from an entry point, a module or a file.
+
+>>> @reward_fn("doc_example_length")
+... def length(response):
+...     return -len(response) / 100
+>>> resolve("doc_example_length").name
+'doc_example_length'
+"""
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, overload
+
+from rewards.errors import UserError
+
+ENTRY_POINTS = "rlvr.rewards"
+PLURAL_OF = {
+    "response": "responses",
+    "gold": "golds",
+    "prompt": "prompts",
+    "question": "questions",
+    "answer": "answers",
+    "response_ids": "responses_ids",
+    "finished": "finished_flags",
+}
+"""Argument names that ask for the whole batch at once. A data column `x` of a batch function is asked for as `x` too."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class RewardFunction:
+    """A resolved reward function.
+
+    Attributes:
+        name: under which its scores are logged.
+        function: what is called.
+        spec: what `resolve` finds it by again, in another process too.
+        options: keyword arguments that the settings give it.
+        batched: it asks for plural names, and is called once for each batch.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    spec: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batched: bool = False
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        return dict(inspect.signature(self.function).parameters)
+
+
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+@overload
+def reward_fn(name: F) -> F: ...
+@overload
+def reward_fn(name: str | None = None) -> Callable[[F], F]: ...
+def reward_fn(name: Any = None) -> Any:
+    """Register a function under `name` (by default its own name): `@reward_fn("mine")` or `@reward_fn`.
+
+    Raises:
+        UserError: another function has the name.
+    """
+    if callable(name):
+        return _register(name.__name__, name)
+    return lambda function: _register(name or function.__name__, function)
+
+
+def _register(name: str, function: F) -> F:
+    other = _registered.get(name)
+    if other is not None and _place(other) != _place(function):
+        raise UserError(f"two reward functions are called {name!r}: {_place(other)} and {_place(function)}; rename one")
+    _registered[name] = function
+    return function
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def names() -> list[str]:
+    """Every name that `resolve` knows: registered functions and entry points."""
+    return sorted(_registered.keys() | {point.name for point in entry_points(group=ENTRY_POINTS)})
+
+
+def resolve(
+    spec: "str | Callable[..., Any] | RewardFunction", *, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> RewardFunction:
+    """The reward function that `spec` stands for.
+
+    Args:
+        spec: a registered name, an entry point's name, `package.module:function`, `path/to/file.py:function`, or the
+            function itself.
+        options: keyword arguments by function name.
+
+    Raises:
+        UserError: nothing has this name (the message lists what there is and the nearest), a module or file can't be
+            imported, or an option that the function does not take.
+    """
+    if isinstance(spec, RewardFunction):
+        return spec
+    name, function = (spec.__name__, spec) if callable(spec) else (_short_name(spec), _find(spec))
+    chosen = dict((options or {}).get(name, {}))
+    parameters = inspect.signature(function).parameters
+    catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    unknown = [key for key in chosen if key not in parameters and not catches_all]
+    if unknown:
+        raise UserError(f"reward function {name!r} takes no option {unknown}; its arguments: {', '.join(parameters)}")
+    batched = any(plural in parameters for plural in PLURAL_OF.values())
+    return RewardFunction(name, function, spec if isinstance(spec, str) else _place(function), chosen, batched)
+
+
+def _short_name(spec: str) -> str:
+    return spec.rsplit(":", 1)[1] if ":" in spec else spec
+
+
+def _find(spec: str) -> Callable[..., Any]:
+    if spec in _registered:
+        return _registered[spec]
+    for point in entry_points(group=ENTRY_POINTS, name=spec):
+        return point.load()
+    if ":" in spec:
+        place, attribute = spec.rsplit(":", 1)
+        module = _import(place)
+        function = getattr(module, attribute, None)
+        if callable(function):
+            return function
+        there = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        raise UserError(f"{place} defines no function {attribute!r}; it defines: {', '.join(there) or 'none'}")
+    near = difflib.get_close_matches(spec, names(), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UserError(
+        f"unknown reward function {spec!r}.{hint} There are: {', '.join(names())}. Your own: package.module:function, "
+        "path/to/file.py:function, or a decorated name in a file given with --reward_plugins"
+    )
+
+
+def load_plugins(specs: Iterable[str]) -> None:
+    """Import modules or Python files whose decorated functions can then be named.
+
+    Raises:
+        UserError: one can't be imported, or registers nothing.
+    """
+    for spec in specs:
+        module = _import(spec)
+        if not any(f.__module__ == module.__name__ for f in _registered.values()):
+            raise UserError(f"--reward_plugins {spec} registers no reward function; decorate one with @reward_fn(\"name\")")
+
+
+def _import(place: str) -> ModuleType:
+    try:
+        return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except UserError:
+        raise
+    # Whatever goes wrong inside a user's file is the user's to see, by name, with its own last words.
+    except Exception as error:
+        raise UserError(f"can't import {place}: {type(error).__name__}: {error}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    name = "rlvr_plugin_" + hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

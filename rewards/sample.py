@@ -1,0 +1,45 @@
+"""What a reward function can get to see of one response."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewards.tags import Tags
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One response with its problem.
+
+    Attributes:
+        response: the text that the model wrote, without special tokens.
+        gold: the right answer, if the data has one.
+        prompt: the text that the model saw.
+        question: the problem.
+        tags: the template's tags.
+        response_ids: the tokens of the response.
+        finished: whether the response ended by itself rather than at the length limit.
+        columns: further columns of the data.
+    """
+
+    response: str
+    gold: str | None
+    prompt: str = ""
+    question: str | None = None
+    tags: Tags | None = None
+    response_ids: Sequence[int] = ()
+    finished: bool = True
+    columns: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> str | None:
+        """The text of the answer tag; None without tags, or where the response has none."""
+        return self.tags.answer_of(self.response) if self.tags else None
+
+    def known(self) -> dict[str, Any]:
+        """Everything by the name that a reward function asks for it; the data's columns give way to ours."""
+        own = {name: getattr(self, name) for name in FIELDS}
+        return {**self.columns, **own}
+
+
+FIELDS = ("response", "gold", "prompt", "question", "answer", "tags", "response_ids", "finished")

@@ -1,0 +1,189 @@
+"""A30: whoever is stopped anywhere and goes on ends where he would have ended anyway, bit for bit."""
+
+import errno
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import tiny_model
+from trainer_harness import loader, make_trainer, weights
+
+from rlvr import checkpoint
+from rlvr.errors import UserError
+from rlvr.trainer.callbacks import Callback
+from rlvr.trainer.interrupt import Interrupted
+
+pytestmark = pytest.mark.usefixtures("process")
+PLAN = (4, 2, 2)  # episodes, collect steps, passes: 4 optimizer steps of 16 in each pass
+
+
+class StopAfter(Callback):
+    """Asks for a stop, as a signal would, after so many safe points."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def _count(self, trainer) -> None:
+        self.left -= 1
+        if self.left == 0:
+            trainer._interrupt.signum = 15
+
+    def on_make_experience_end(self, trainer, collected) -> None:
+        self._count(trainer)
+
+    def on_learn_batch_end(self, trainer, batch) -> None:
+        self._count(trainer)
+
+
+def rows(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(process, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    trainer = make_trainer(folder)
+    trainer.fit(*PLAN, loader())
+    return weights(trainer), rows(folder)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 5, 10, 11, 13, 29])
+def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(stop, whole, tmp_path) -> None:
+    with pytest.raises(Interrupted) as interrupted:
+        make_trainer(tmp_path, callbacks=[StopAfter(stop)]).fit(*PLAN, loader())
+    assert interrupted.value.checkpoint is not None
+    torch.rand(5)
+    again = make_trainer(tmp_path)
+    again.load_checkpoint(interrupted.value.checkpoint)
+    again.fit(*PLAN, loader())
+    assert torch.equal(weights(again), whole[0])
+    assert rows(tmp_path) == whole[1]
+
+
+@pytest.mark.parametrize(("plugin", "precision"), [("zero1", "fp32"), ("zero2", "fp32"), ("zero2", "bf16"), ("ddp", "bf16")])
+def test_a30_under_other_plugins_and_precisions(plugin, precision, tmp_path) -> None:
+    """ZeRO under bf16 keeps master weights that the saved model does not hold; they must come back too."""
+    results = []
+    for stop in (None, 7):
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        arguments = {"plugin": plugin, "precision": precision}
+        trainer = make_trainer(folder, callbacks=[StopAfter(stop)] if stop else [], **arguments)
+        try:
+            trainer.fit(*PLAN, loader())
+        except Interrupted as interrupted:
+            trainer = make_trainer(folder, **arguments)
+            trainer.load_checkpoint(interrupted.checkpoint)
+            trainer.fit(*PLAN, loader())
+        results.append(weights(trainer))
+    assert torch.equal(*results)
+
+
+def test_checkpoints_come_at_the_interval_and_old_ones_go(tmp_path) -> None:
+    make_trainer(tmp_path, save_interval=1, keep_checkpoints=2).fit(*PLAN, loader())
+    assert [c.name for c in checkpoint.list_checkpoints(tmp_path)] == ["step-000003", "step-000004"]
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+def test_the_result_loads_in_transformers(tmp_path) -> None:
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    trainer = make_trainer(tmp_path)
+    trainer.fit(1, 1, 1, loader())
+    actor = AutoModelForCausalLM.from_pretrained(tmp_path / "actor" / "modeling")
+    for saved, own in zip(actor.parameters(), trainer.actor.unwrapped.model.parameters(), strict=True):
+        assert torch.equal(saved, own)
+    AutoModel.from_pretrained(tmp_path / "critic" / "modeling")
+
+
+def test_a35_resuming_does_not_touch_the_reference(tmp_path) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.fit(1, 1, 1, loader())
+    again = make_trainer(tmp_path)
+    again.load_checkpoint(checkpoint.list_checkpoints(tmp_path)[-1])
+    for own, initial in zip(again.maker.reference.model.model.parameters(), tiny_model().parameters(), strict=True):
+        assert torch.equal(own, initial)
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    make_trainer(tmp_path, save_interval=1).fit(2, 1, 1, loader())
+    return checkpoint.list_checkpoints(tmp_path)[-1]
+
+
+@pytest.mark.parametrize("name", ["actor/training.pt", "rank-0.pt", "state.json", "actor/modeling/model.safetensors"])
+def test_a_truncated_checkpoint_is_refused_and_a_whole_one_named(saved, name) -> None:
+    path = saved / name
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(UserError, match=rf"{name} has \d+ bytes instead of") as refused:
+        make_trainer().load_checkpoint(saved)
+    assert "step-000001" in str(refused.value)
+
+
+def test_a_changed_or_missing_file_is_noticed(saved) -> None:
+    path = saved / "critic" / "training.pt"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="critic/training.pt has changed"):
+        make_trainer().load_checkpoint(saved)
+    (saved / "manifest.json").unlink()
+    with pytest.raises(UserError, match="manifest.json is missing"):
+        make_trainer().load_checkpoint(saved)
+
+
+def test_a_checkpoint_of_another_model_or_another_configuration_is_refused(saved) -> None:
+    with pytest.raises(UserError, match="another model"):
+        make_trainer(family="gpt2").load_checkpoint(saved)
+    with pytest.raises(UserError, match="other settings.*lr"):
+        make_trainer(run_state={"train": {"lr": 1}}).load_checkpoint(saved)
+
+
+def test_a_full_disk_while_saving_loses_nothing(tmp_path, monkeypatch) -> None:
+    trainer = make_trainer(tmp_path, save_interval=1)
+    trainer.fit(1, 1, 1, loader())
+    before = checkpoint.list_checkpoints(tmp_path)
+    checkpoint.verify(before[-1])
+
+    def full(state, path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_tensors", full)
+    again = make_trainer(tmp_path, save_interval=1)
+    with pytest.raises(UserError, match="No space left on device"):
+        again.fit(2, 1, 1, loader())
+    assert checkpoint.list_checkpoints(tmp_path) == before
+    checkpoint.verify(before[-1])
+    assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
+def test_a_disk_that_is_really_full(tmp_path) -> None:
+    """A file system of 256 KiB, where the tenth tensor no longer fits."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        with pytest.raises(UserError, match="can't write"):
+            make_trainer(disk).fit(1, 1, 1, loader())
+        assert checkpoint.list_checkpoints(disk) == []
+        assert not list(disk.glob("checkpoints/.*"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a30_killed_with_sigkill_at_random_moments(tmp_path, clean_env, tiny_cache) -> None:
+    """Two kills here; `python tests/kill_and_resume.py --kills 10` for more."""
+    script = Path(__file__).parents[1] / "kill_and_resume.py"
+    command = [sys.executable, str(script), "--kills", "2", "--folder", str(tmp_path / "runs")]
+    done = subprocess.run(command, env=clean_env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal bit for bit" in done.stdout

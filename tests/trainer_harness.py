@@ -1,0 +1,104 @@
+"""A small PPO run for tests: a random model, letters for tokens, a reward that counts a letter."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from tiny_models import VOCAB, tiny_model
+
+from rlvr.boost.plugins import make_booster
+from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.config import ParallelConfig
+from rlvr.data.problem import Problem
+from rlvr.data.prompts import Prompt, PromptLoader
+from rlvr.data.sampling import PromptSampler
+from rlvr.models.actor import Actor
+from rlvr.models.critic import Critic
+from rlvr.rewarding import RLVRRewardModel
+from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.tracking import JsonlSink, Tracker
+from rlvr.trainer.ppo import PPOTrainer
+
+CPU = torch.device("cpu")
+
+
+class LetterTokenizer:
+    """Token i is the i-th of forty characters; 1 is EOS and PAD at once."""
+
+    pad_token_id, eos_token_id, bos_token_id = 1, 1, 0
+    letters = "".join(chr(ord("A") + i) for i in range(VOCAB))
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        return "".join(self.letters[i] for i in ids if not (skip_special_tokens and i < 2))
+
+    def save_pretrained(self, folder: Path) -> None: ...
+
+
+class FixedEngine:
+    """Returns given responses, in turn."""
+
+    def __init__(self, responses: Sequence[Sequence[int]], stop_id: int = 1) -> None:
+        self.responses, self.stop_id, self.calls = list(responses), stop_id, 0
+
+    def generate(self, model: Any, prompts: Sequence[Prompt], sampling: Sampling, seed: Any) -> list[Rollout]:
+        rollouts = []
+        for prompt in prompts:
+            ids = list(self.responses[self.calls % len(self.responses)])
+            self.calls += 1
+            reason = "stop" if ids and ids[-1] == self.stop_id else "length"
+            rollouts.append(Rollout(torch.tensor(prompt.ids), torch.tensor(ids, dtype=torch.long), reason))
+        return rollouts
+
+
+def share_of_f(response: str) -> float:
+    """How much of the response is the letter F."""
+    return response.count("F") / max(1, len(response))
+
+
+def prompts(count: int = 40) -> list[Prompt]:
+    return [Prompt(Problem(id=str(i), question=f"q{i}", answer="F"), (5 + i % 20, *range(6, 6 + i % 3))) for i in range(count)]
+
+
+def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
+    return PromptLoader(prompts(count), PromptSampler(count, per_step, seed), 0, 1)
+
+
+def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
+    """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps."""
+    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32")
+    for name in list(vars(c)):
+        setattr(c, name, changes.pop(name, getattr(c, name)))
+    actor, critic = Actor(tiny_model(c.family)), Critic(tiny_model(c.family).base_model)
+    optims = [torch.optim.AdamW(role.parameters(), lr=c.lr, fused=True) for role in (actor, critic)]
+    parallel = ParallelConfig(plugin=c.plugin, mixed_precision=c.precision)
+    clip = changes.get("grad_clip", 1.0)
+    arguments: dict[str, Any] = {
+        "kl_coef": 0.01,
+        "train_batch_size": 16,
+        "save_dir": folder,
+        "max_new_tokens": 10,
+        "precision": c.precision,
+        "online": {"tracker": Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else [])},
+        "reward_model": RLVRRewardModel([share_of_f], LetterTokenizer()),
+        "initial_model": tiny_model(c.family),
+    } | changes
+    return PPOTrainer(
+        make_booster(parallel, CPU, clip),
+        make_booster(parallel, CPU, clip),
+        actor,
+        critic,
+        actor_optim=optims[0],
+        critic_optim=optims[1],
+        actor_lr_scheduler=cosine_with_warmup(optims[0], c.steps),
+        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps),
+        tokenizer=LetterTokenizer(),
+        **arguments,
+    )
+
+
+def weights(trainer: PPOTrainer) -> torch.Tensor:
+    """Every weight of actor and critic in one vector."""
+    roles = (trainer.actor, trainer.critic)
+    return torch.cat([p.detach().flatten() for role in roles for p in role.unwrapped.parameters()])
