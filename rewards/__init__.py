@@ -1,10 +1,10 @@
 """Rule rewards: what a response is worth, decided by a rule. Needs no torch and imports in a moment.
 
-    from rewards import grade, reward_fn
+from rewards import grade, reward_fn
 
-    @reward_fn("mine")
-    def mine(response, gold, tags):
-        return float(grade(response, gold, tags=tags).correct)
+@reward_fn("mine")
+def mine(response, gold, tags):
+    return float(grade(response, gold, tags=tags).correct)
 """
 
 from rewards.combine import Combined, RewardSet

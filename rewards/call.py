@@ -28,9 +28,13 @@ def score(function: RewardFunction, samples: Sequence[Sample]) -> list[Score]:
         return [_check(function, function.function(**_arguments(function, s)), s) for s in samples]
     results = function.function(**_batch_arguments(function, samples))
     if isinstance(results, str | Mapping) or not hasattr(results, "__len__"):
-        raise UserError(f"reward function {function.name!r} must return a list of {len(samples)} scores, not {results!r}")
+        raise UserError(
+            f"reward function {function.name!r} must return a list of {len(samples)} scores, not {results!r}"
+        )
     if len(results) != len(samples):
-        raise UserError(f"reward function {function.name!r} returned {len(results)} scores for {len(samples)} responses")
+        raise UserError(
+            f"reward function {function.name!r} returned {len(results)} scores for {len(samples)} responses"
+        )
     return [_check(function, result, sample) for result, sample in zip(results, samples, strict=True)]
 
 
@@ -86,5 +90,7 @@ def _number(function: RewardFunction, value: Any, sample: Sample) -> float:
         )
     number = float(value)
     if not math.isfinite(number):
-        raise UserError(f"reward function {function.name!r} returned {number} for the response {sample.response[:80]!r}")
+        raise UserError(
+            f"reward function {function.name!r} returned {number} for the response {sample.response[:80]!r}"
+        )
     return number

@@ -36,7 +36,9 @@ class RewardSet:
         self.functions = list(functions)
         self.weights = list(weights) if weights is not None else [1.0] * len(self.functions)
         if len(self.weights) != len(self.functions):
-            raise UserError(f"{len(self.weights)} reward weights for {len(self.functions)} reward functions; give one for each")
+            raise UserError(
+                f"{len(self.weights)} reward weights for {len(self.functions)} reward functions; give one for each"
+            )
         names = [function.name for function in self.functions]
         if len(set(names)) != len(names):
             raise UserError(f"reward functions named twice: {', '.join(names)}")

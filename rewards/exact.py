@@ -38,7 +38,8 @@ def parse_number(text: str) -> Fraction | None:
 def _parse(text: str) -> Fraction | None:
     if match := _MIXED.match(text.strip()):
         sign, whole, top, bottom = match.groups()
-        return _signed(sign, _decimal(whole) + _divide(Fraction(int(top)), Fraction(int(bottom)))) if int(bottom) else None
+        part = _divide(Fraction(int(top)), Fraction(int(bottom)))
+        return None if part is None else _signed(sign, _decimal(whole) + part)
     text = re.sub(r"\s+", "", text)
     if match := _PLAIN.match(text):
         sign, digits, exponent = match.groups()

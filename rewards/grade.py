@@ -14,8 +14,8 @@ doubt. Nothing that a model wrote is ever evaluated; numbers are read by `reward
 import re
 import time
 
-from rewards.extract import extract
 from rewards.exact import parse_number
+from rewards.extract import extract
 from rewards.outcome import Outcome
 from rewards.tags import Tags
 from rewards.text import bare_number, canonical, tidy, unit_of
@@ -48,7 +48,7 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
 
 def check_gold(gold: str) -> bool:
     """Whether a response could be right at all: the right answer is there, and equals itself."""
-    return bool(tidy(gold)) and equivalent(gold, gold)[0]
+    return bool(tidy(gold).strip("$ ")) and equivalent(gold, gold)[0]
 
 
 def gold_from_gsm8k(solution: str) -> str:

@@ -157,7 +157,9 @@ def load_plugins(specs: Iterable[str]) -> None:
     for spec in specs:
         module = _import(spec)
         if not any(f.__module__ == module.__name__ for f in _registered.values()):
-            raise UserError(f"--reward_plugins {spec} registers no reward function; decorate one with @reward_fn(\"name\")")
+            raise UserError(
+                f'--reward_plugins {spec} registers no reward function; decorate one with @reward_fn("name")'
+            )
 
 
 def _import(place: str) -> ModuleType:

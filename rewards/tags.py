@@ -77,7 +77,11 @@ class Tags:
         places = [response.find(tag.text) for tag in tags if tag.num_occur]
         if places != sorted(places):
             return False
-        end = response.rfind(self.answer_end.text) + len(self.answer_end.text) if self.answer_end.num_occur else len(response)
+        end = (
+            response.rfind(self.answer_end.text) + len(self.answer_end.text)
+            if self.answer_end.num_occur
+            else len(response)
+        )
         start = response.find(self.think_start.text) if self.think_start.num_occur else 0
         between = ""
         if self.think_end.num_occur and self.answer_start.num_occur:
@@ -92,7 +96,9 @@ def _tag(name: str, config: Any) -> Tag:
     text = config.get("text") if isinstance(config, Mapping) else None
     times = config.get("num_occur", 1) if isinstance(config, Mapping) else None
     if not isinstance(text, str) or not text.strip():
-        raise UserError(f'response_format_tags.{name} must look like {{"text": "<think>", "num_occur": 1}}, not {config!r}')
+        raise UserError(
+            f'response_format_tags.{name} must look like {{"text": "<think>", "num_occur": 1}}, not {config!r}'
+        )
     if not isinstance(times, int) or isinstance(times, bool) or times < 0:
         raise UserError(f"response_format_tags.{name}.num_occur must be a whole number from 0, not {times!r}")
     return Tag(text, times)
