@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from transformers.utils.logging import disable_progress_bar
 
 from rlvr import build
 from rlvr.boost import process as processes
@@ -36,6 +37,7 @@ def train(config: Config) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_config(config)
+    disable_progress_bar()  # transformers' own bars, one for each file saved
     process = processes.start(config.train.seed, config.train.num_threads)
     check_plugin(config.parallel, process.device)
     plan = plan_batches(config, process.world_size)
@@ -129,7 +131,7 @@ def _assemble(
     """Build every part of the run and put them together."""
     resolve_source(config.model.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(config.model.tokenizer_dir or config.model.pretrain, config.model.trust_remote_code)
-    conversation = Conversation(build.choose_template(config), tokenizer)
+    conversation = Conversation(build.choose_template(config, tokenizer), tokenizer)
     reward_model = build.make_reward_model(config, conversation, tokenizer)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
@@ -197,7 +199,7 @@ def _assemble(
     )
     if evaluator is not None:
         trainer.evaluator = lambda: evaluator(trainer.actor.unwrapped.model)
-    return trainer, loader, _make_ptx_loader(config, process, tokenizer)
+    return trainer, loader, _make_ptx_loader(config, process, tokenizer, conversation)
 
 
 def _sampling_arguments(config: Config) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def _make_evaluator(
     return Evaluator(prompts.test, engine, sampling, tokenizer, conversation)
 
 
-def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any) -> Any:
+def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any, conversation: Conversation) -> Any:
     if not config.data.ptx_dataset:
         return None
     from rlvr.data.supervised import SupervisedLoader
@@ -229,6 +231,7 @@ def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any) -> An
     return SupervisedLoader(
         config.data.ptx_dataset,
         tokenizer,
+        conversation=conversation,
         batch_size=config.data.ptx_batch_size,
         max_length=config.rollout.max_length,
         seed=config.train.seed,

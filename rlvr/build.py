@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import cosine_with_warmup
 from rlvr.config import Config
-from rlvr.conversation import Conversation, ConversationTemplate, template_names
+from rlvr.conversation import Conversation, ConversationTemplate, auto_template
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
@@ -22,13 +21,12 @@ from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
-from rlvr.models.loading import SMOLLM2, TINY, load_backbone, load_causal_lm
+from rlvr.models.loading import load_backbone, load_causal_lm
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.run_folder import run_state
 from rlvr.validate import parse_reward_options
 
 BUILTIN = "builtin"
-TRAIN_PROBLEMS, TEST_PROBLEMS = 20_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -48,18 +46,10 @@ class Prompts:
         return digest.hexdigest()
 
 
-def choose_template(config: Config) -> ConversationTemplate:
-    """The template that was named, or with `auto` the one for the model."""
+def choose_template(config: Config, tokenizer: PreTrainedTokenizerBase) -> ConversationTemplate:
+    """The template that was named, or with `auto` the shipped one that fits the tokenizer."""
     name = config.template.conversation_template_config
-    return ConversationTemplate.load(_template_for(config.model.pretrain) if name == "auto" else name)
-
-
-def _template_for(pretrain: str) -> str:
-    if pretrain in (TINY, SMOLLM2):
-        return {TINY: "tiny", SMOLLM2: "smollm2"}[pretrain]
-    name = Path(pretrain).name.lower().replace("-", "").replace("_", "")
-    matches = [t for t in template_names() if t.replace("-", "") in name and t != TINY]
-    return max(matches, key=len, default="generic")
+    return ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)
 
 
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
@@ -179,7 +169,7 @@ def _make_critic(config: Config) -> Critic:
 
 def make_boosters(config: Config, process: ProcessInfo) -> tuple[Any, Any]:
     """One Booster for each role."""
-    return tuple(make_booster(config.parallel, process.device, config.train.grad_clip) for _ in range(2))  # type: ignore[return-value]
+    return tuple(make_booster(config.parallel, process.device, config.train.grad_clip) for _ in range(2))
 
 
 def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:

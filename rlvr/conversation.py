@@ -1,39 +1,25 @@
-"""How a problem becomes a prompt: conversation templates, and a template bound to a tokenizer.
-
-A template is a JSON file (`templates/*.json`). Its keys:
-
-- `chat_template`: jinja text, null (the tokenizer's own), or the name or path of a tokenizer to take it from;
-- `system_message`: what tells the model of the response format (null or "": none);
-- `stop_ids`: token ids or token strings that end a response; null: the tokenizer's end token;
-- `stop_strings`: texts that end a response (optional);
-- `end_of_assistant`: text that closes the assistant's turn; null: that of the first stop id (optional);
-- `response_format_tags`: `think_start`, `think_end`, `answer_start`, `answer_end`, each with `text` and `num_occur`;
-- `description`: one line for people (optional).
+"""`Conversation`: a conversation template bound to a tokenizer; it turns a problem into prompt token ids.
 
     conversation = Conversation(ConversationTemplate.load("qwen2.5"), tokenizer)
     ids = conversation.encode_prompt("What is 2 + 3?")
 
-Left out on purpose: several turns and tool calls. A problem is one question.
+The template files are described in `rlvr/template.py`. Left out on purpose: several turns and tool calls. A problem is
+one question.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
-from rewards.tags import Tags
 
 from rlvr.errors import UserError
 from rlvr.suggest import did_you_mean, listed
+from rlvr.template import ConversationTemplate, template_dir, template_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_REQUIRED = ("chat_template", "system_message", "stop_ids", "response_format_tags")
-_OPTIONAL = ("stop_strings", "end_of_assistant", "description")
-_TAG_NAMES = ("think_start", "think_end", "answer_start", "answer_end")
+__all__ = ["Conversation", "ConversationTemplate", "auto_template", "template_dir", "template_names"]
 
 # What `auto` goes by: tokens that only this family's vocabulary holds together, the most telling families first.
 _FAMILY_TOKENS = {
@@ -44,18 +30,6 @@ _FAMILY_TOKENS = {
     "qwen2.5": ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|box_start|>"),
     "smollm2": ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>"),
 }
-
-
-def template_dir() -> Path:
-    """Folder of the shipped templates: `rlvr/templates` where installed from a wheel, `templates` in the checkout."""
-    package = Path(__file__).resolve().parent
-    installed = package / "templates"
-    return installed if installed.is_dir() else package.parent / "templates"
-
-
-def template_names() -> list[str]:
-    """Names of the shipped templates."""
-    return sorted(path.stem for path in template_dir().glob("*.json"))
 
 
 def auto_template(tokenizer: "PreTrainedTokenizerBase") -> str:
@@ -69,167 +43,6 @@ def auto_template(tokenizer: "PreTrainedTokenizerBase") -> str:
         if all(token in vocabulary for token in tokens):
             return name
     return "generic" if tokenizer.chat_template else "plain"
-
-
-@dataclass(frozen=True)
-class ConversationTemplate:
-    """A template file, validated. The fields are the file's keys; `source` is where it came from, for messages.
-
-    Attributes:
-        chat_template: jinja text, the name or path of a tokenizer, or None (the tokenizer's own).
-        system_message: "" = none.
-        stop_ids: token ids and token strings; None = the tokenizer's end token.
-        tags: the key `response_format_tags`.
-    """
-
-    source: str
-    chat_template: str | None
-    system_message: str
-    stop_ids: tuple[int | str, ...] | None
-    tags: Tags
-    stop_strings: tuple[str, ...] = ()
-    end_of_assistant: str | None = None
-    description: str = ""
-
-    @classmethod
-    def load(cls, name_or_path: str) -> "ConversationTemplate":
-        """Read a shipped template by name, or a JSON file by path.
-
-        Raises:
-            UserError: neither a shipped name nor a file, not JSON, or a key that is unknown, missing or wrong.
-        """
-        path = Path(name_or_path).expanduser()
-        if name_or_path in template_names():
-            path = template_dir() / f"{name_or_path}.json"
-        elif not path.is_file():
-            raise UserError(
-                f"conversation template {name_or_path!r} is neither a shipped template ({listed(template_names())}) nor "
-                f"a JSON file.{did_you_mean(name_or_path, template_names())}"
-            )
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"conversation template {path}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UserError(f"conversation template {path}: not UTF-8 text") from None
-        except json.JSONDecodeError as error:
-            raise UserError(f"conversation template {path}:{error.lineno}: not valid JSON: {error.msg}") from None
-        return cls.from_config(config, str(path))
-
-    @classmethod
-    def from_config(cls, config: Any, source: str) -> "ConversationTemplate":
-        """Build a template from the contents of a file; `source` stands in messages.
-
-        Raises:
-            UserError: names the source and the key.
-        """
-        check = _Keys(config, source)
-        return cls(
-            source=source,
-            chat_template=check.text("chat_template", "jinja text, a tokenizer's name, or null", empty=False),
-            system_message=check.text("system_message", "text or null") or "",
-            stop_ids=check.stop_ids(),
-            tags=check.tags(),
-            stop_strings=check.stop_strings(),
-            end_of_assistant=check.text("end_of_assistant", "text or null", empty=False),
-            description=check.text("description", "text") or "",
-        )
-
-
-class _Keys:
-    """The keys of a template file, read with messages that name file and key."""
-
-    def __init__(self, config: Any, source: str) -> None:
-        self.source = source
-        if not isinstance(config, Mapping):
-            raise UserError(f"{self._where()}: must hold a JSON object, not {_kind(config)}")
-        self.config = config
-        known = [*_REQUIRED, *_OPTIONAL]
-        for key in config:
-            if key not in known:
-                raise UserError(
-                    f"{self._where()}: unknown key {key!r}; allowed: {listed(known)}.{did_you_mean(key, known)}"
-                )
-        if missing := [key for key in _REQUIRED if key not in config]:
-            raise UserError(f"{self._where()}: missing key {listed(map(repr, missing))}; required: {listed(_REQUIRED)}")
-
-    def _where(self, key: str | None = None) -> str:
-        return f"conversation template {self.source}" + (f", key {key!r}" if key else "")
-
-    def text(self, key: str, allowed: str, *, empty: bool = True) -> str | None:
-        value = self.config.get(key)
-        if value is not None and not isinstance(value, str):
-            raise UserError(f"{self._where(key)}: must be {allowed}, not {_kind(value)}")
-        if value is not None and not empty and not value.strip():
-            raise UserError(f"{self._where(key)}: is empty; give {allowed}")
-        return value
-
-    def stop_ids(self) -> tuple[int | str, ...] | None:
-        key, allowed = "stop_ids", 'a list of token ids and token strings such as [2, "<|im_end|>"], or null'
-        value = self.config[key]
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise UserError(f"{self._where(key)}: must be {allowed}, not {_kind(value)}")
-        for item in value:
-            if isinstance(item, bool) or not isinstance(item, int | str) or item == "":
-                raise UserError(f"{self._where(key)}: must be {allowed}; it holds {item!r}")
-        if not value and not self.config.get("stop_strings"):
-            raise UserError(
-                f"{self._where(key)}: is empty and so is 'stop_strings', so nothing would end a response; give {allowed}, "
-                "where null stands for the tokenizer's end token"
-            )
-        return tuple(value)
-
-    def stop_strings(self) -> tuple[str, ...]:
-        key, allowed = "stop_strings", "a list of texts that are not empty"
-        value = self.config.get(key, [])
-        if not isinstance(value, list):
-            raise UserError(f"{self._where(key)}: must be {allowed}, not {_kind(value)}")
-        for item in value:
-            if not isinstance(item, str) or not item:
-                raise UserError(f"{self._where(key)}: must be {allowed}; it holds {item!r}")
-        return tuple(value)
-
-    def tags(self) -> Tags:
-        key = "response_format_tags"
-        value = self.config[key]
-        example = '{"text": "<think>", "num_occur": 1}'
-        if not isinstance(value, Mapping):
-            raise UserError(f"{self._where(key)}: must map {listed(_TAG_NAMES)} to {example} each, not {_kind(value)}")
-        for name in value:
-            if name not in _TAG_NAMES:
-                near = did_you_mean(name, _TAG_NAMES)
-                raise UserError(f"{self._where(key)}: unknown tag {name!r}; allowed: {listed(_TAG_NAMES)}.{near}")
-        for name in _TAG_NAMES:
-            if name not in value:
-                raise UserError(f"{self._where(key)}: missing tag {name!r}; required: {listed(_TAG_NAMES)}")
-            self._check_tag(f"{key}.{name}", value[name], example)
-        texts = [value[name]["text"] for name in _TAG_NAMES]
-        for name, text in zip(_TAG_NAMES, texts, strict=True):
-            if texts.count(text) > 1:
-                raise UserError(f"{self._where(f'{key}.{name}')}: the text {text!r} is used by more than one tag")
-        return Tags.from_config(value)
-
-    def _check_tag(self, key: str, tag: Any, example: str) -> None:
-        where = self._where(key)
-        if not isinstance(tag, Mapping):
-            raise UserError(f"{where}: must be an object such as {example}, not {_kind(tag)}")
-        for name in tag:
-            if name not in ("text", "num_occur"):
-                near = did_you_mean(name, ("text", "num_occur"))
-                raise UserError(f"{where}: unknown key {name!r}; allowed: text, num_occur.{near}")
-        text, count = tag.get("text"), tag.get("num_occur", 1)
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{where}: 'text' must be text that is not empty, not {text!r}; for example {example}")
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UserError(f"{where}: 'num_occur' must be a whole number of at least 1, not {count!r}")
-
-
-def _kind(value: Any) -> str:
-    """A JSON value's type in JSON's own words."""
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
 Messages = Sequence[Mapping[str, str]]
@@ -342,9 +155,12 @@ class Conversation:
         return best
 
     def format_response(self, thought: str, answer: str) -> str:
-        """A response in the template's format."""
+        """A response in the template's format, each tag as often as the template says."""
         t = self.tags
-        return f"{t.think_start.text}{thought}{t.think_end.text}{t.answer_start.text}{answer}{t.answer_end.text}"
+        before, between, opening, after = (
+            tag.text * tag.num_occur for tag in (t.think_start, t.think_end, t.answer_start, t.answer_end)
+        )
+        return f"{before}{thought}{between}{opening}{answer}{after}"
 
     def _knows_system_role(self) -> bool:
         """Whether the chat template renders a system message (some refuse it, some leave it out)."""

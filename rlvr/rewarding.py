@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from rewards.combine import Combined
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, resolve
+from rewards.combine import Combined
 
 
 class RLVRRewardModel:

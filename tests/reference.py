@@ -38,7 +38,8 @@ def model_logits(model: Any, ids: Sequence[int]) -> list[list[float]]:
     import torch
 
     with torch.no_grad():
-        return model(input_ids=torch.tensor([list(ids)])).logits[0].double().tolist()
+        logits: list[list[float]] = model(input_ids=torch.tensor([list(ids)])).logits[0].double().tolist()
+    return logits
 
 
 def log_softmax(logits: Row) -> list[float]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
     ["rewards", "rlvr.core", "rlvr.config", "rlvr.errors", "rlvr.seeding", "rlvr.suggest"],
-    ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template_check"],
+    ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template", "rlvr.template_check"],
     ["rlvr.rollout", "rlvr.rewarding", "rlvr.boost", "rlvr.metrics", "rlvr.tracking", "rlvr.checkpoint"],
     ["rlvr.validate", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],

@@ -58,7 +58,10 @@ def share_of_f(response: str) -> float:
 
 
 def prompts(count: int = 40) -> list[Prompt]:
-    return [Prompt(Problem(id=str(i), question=f"q{i}", answer="F"), (5 + i % 20, *range(6, 6 + i % 3))) for i in range(count)]
+    return [
+        Prompt(Problem(id=str(i), question=f"q{i}", answer="F"), (5 + i % 20, *range(6, 6 + i % 3)))
+        for i in range(count)
+    ]
 
 
 def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:

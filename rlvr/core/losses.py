@@ -163,7 +163,7 @@ def clipped_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, *, v
     if value_clip is not None and not value_clip >= 0:
         raise ValueError(f"value_clip must not be negative (None for none), got {value_clip}")
     new, old, target = at_least_float32(values), at_least_float32(old_values), at_least_float32(returns)
-    finite = all_finite(new, old, target)
+    finite = all_finite(new - target, old - target)
     new, old, target = (zero_unless(finite, x) for x in (new, old.detach(), target.detach()))
     error = new - target
     loss = 0.5 * error * error

@@ -24,8 +24,9 @@ def masked_mean(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
 
 def masked_var(values: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """Variance of the selected entries (divided by their number, not one less); 0 where there are none."""
-    mean = masked_mean(values, mask, dim)
-    deviation = at_least_float32(values) - (mean if dim is None else mean.unsqueeze(dim))
+    kept = torch.where(mask.bool(), at_least_float32(values), 0.0)
+    mean = masked_mean(kept, mask, dim)
+    deviation = kept - (mean if dim is None else mean.unsqueeze(dim))
     return masked_mean(deviation.square(), mask, dim)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from rewards.combine import Combined
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rewards import Sample
+from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import AdvantageInputs, get_estimator

@@ -39,7 +39,7 @@ class SequenceBatch:
 
     def to(self, device: torch.device) -> "SequenceBatch":
         tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)
+        return replace(self, **tensors)  # type: ignore[arg-type]
 
 
 def collate(

@@ -65,7 +65,9 @@ def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(stop, whole, tmp_p
     assert rows(tmp_path) == whole[1]
 
 
-@pytest.mark.parametrize(("plugin", "precision"), [("zero1", "fp32"), ("zero2", "fp32"), ("zero2", "bf16"), ("ddp", "bf16")])
+@pytest.mark.parametrize(
+    ("plugin", "precision"), [("zero1", "fp32"), ("zero2", "fp32"), ("zero2", "bf16"), ("ddp", "bf16")]
+)
 def test_a30_under_other_plugins_and_precisions(plugin, precision, tmp_path) -> None:
     """ZeRO under bf16 keeps master weights that the saved model does not hold; they must come back too."""
     results = []
@@ -165,10 +167,10 @@ def test_a_full_disk_while_saving_loses_nothing(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
 def test_a_disk_that_is_really_full(tmp_path) -> None:
-    """A file system of 256 KiB, where the tenth tensor no longer fits."""
+    """A file system of 64 KiB, which no checkpoint fits into."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
     if mounted.returncode:
         pytest.skip("may not mount a file system here")
     try:

@@ -1,0 +1,153 @@
+"""The built-in problems: running sums of small numbers, bare or told as a short story, made from a seed.
+
+    12 +7 -4                                          think: 19 15   answer: 15
+    Ann has 12 pens, buys 7, loses 4. How many now?   think: 19 15   answer: 15
+
+A problem is an *expression* and a wording. Which split it belongs to depends on a hash of the expression alone, so no
+sum of the test split is ever seen in training, however it is worded, and whatever the seeds.
+
+Random numbers come from `random.Random(text).random()` only, whose sequence Python promises never to change, and from
+blake2b: the same arguments give the same problems on every machine.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Literal, TypeVar
+
+from rlvr.data.problem import Problem
+
+Split = Literal["train", "test"]
+SPLITS = ("train", "test")
+
+T = TypeVar("T")
+
+MIN_NUMBERS, MAX_NUMBERS = 2, 6
+MAX_NUMBERS_IN_STORY = 3
+# Totals keep two digits, so that every step of the working has the same shape and a tiny model can learn it soon.
+FIRST = (10, 40)
+OTHER = (1, 10)
+TOTAL = (10, 39)
+STORY_SHARE = 0.15
+TEST_SHARE = 0.1
+
+_TERM = re.compile(r"[+-]?\d+")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A kind of story. `{n}` stands for a number, `{name}` and `{things}` for words drawn once for each problem."""
+
+    opening: str
+    gains: tuple[str, ...]
+    losses: tuple[str, ...]
+    question: str
+
+
+NAMES = ("Ann", "Ben", "Eva", "Max", "Mia", "Sam", "Tom", "Zoe")
+THINGS = ("pens", "eggs", "cups", "nuts", "figs", "keys", "caps", "pins")
+SCENES = (
+    Scene(
+        "{name} has {n} {things}", ("gets {n}", "buys {n}", "finds {n}"), ("loses {n}", "sells {n}", "gives {n}"), "How many now?"
+    ),
+    Scene("A bus has {n} people", ("{n} get on",), ("{n} get off",), "How many stay?"),
+    Scene("A box holds {n} {things}", ("add {n}", "put in {n}"), ("take {n}", "remove {n}"), "How many?"),
+)
+
+
+class _Draw:
+    """Draws that depend on nothing but the seed and `random.Random.random`."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def chance(self, probability: float) -> bool:
+        return self._random.random() < probability
+
+    def integer(self, low: int, high: int) -> int:
+        """low <= number < high"""
+        return low + int(self._random.random() * (high - low))
+
+    def one_of(self, choices: Sequence[T]) -> T:
+        return choices[self.integer(0, len(choices))]
+
+
+def builtin_problems(split: Split, count: int, seed: int = 0) -> list[Problem]:
+    """`count` different problems of one split.
+
+    Args:
+        split: "train" or "test"; no expression occurs in both.
+        count: how many.
+        seed: other seeds give other problems of the same split.
+    """
+    problems: dict[str, Problem] = {}
+    draw = _Draw(f"rlvr builtin problems {split} {seed}")
+    while len(problems) < count:
+        numbers, question, kind = _one(draw)
+        expression = expression_of(numbers)
+        if split_of(expression) != split or question in problems:
+            continue
+        problems[question] = Problem(
+            id=f"builtin/{split}/{seed}/{len(problems)}",
+            question=question,
+            answer=str(sum(numbers)),
+            columns={"expression": expression, "kind": kind},
+            source=f"builtin:{seed}",
+        )
+    return list(problems.values())
+
+
+def split_of(expression: str) -> str:
+    """The split that an expression belongs to, by its hash."""
+    digest = blake2b(expression.encode(), digest_size=8).digest()
+    return "test" if int.from_bytes(digest, "big") < TEST_SHARE * 2**64 else "train"
+
+
+def expression_of(numbers: Sequence[int]) -> str:
+    """[12, 7, -4] -> "12+7-4" """
+    return str(numbers[0]) + "".join(f"{number:+d}" for number in numbers[1:])
+
+
+def numbers_of(expression: str) -> list[int]:
+    """"12+7-4" -> [12, 7, -4]"""
+    return [int(term) for term in _TERM.findall(expression)]
+
+
+def _one(draw: _Draw) -> tuple[list[int], str, str]:
+    story = draw.chance(STORY_SHARE)
+    numbers = _numbers(draw, draw.integer(MIN_NUMBERS, (MAX_NUMBERS_IN_STORY if story else MAX_NUMBERS) + 1))
+    if story:
+        return numbers, _tell(draw, numbers), "story"
+    return numbers, " ".join([str(numbers[0]), *(f"{n:+d}" for n in numbers[1:])]), "sum"
+
+
+def _numbers(draw: _Draw, count: int) -> list[int]:
+    numbers = [draw.integer(*FIRST)]
+    while len(numbers) < count:
+        number = draw.integer(*OTHER) * draw.one_of((1, -1))
+        if TOTAL[0] <= sum(numbers) + number <= TOTAL[1]:
+            numbers.append(number)
+    return numbers
+
+
+def _tell(draw: _Draw, numbers: Sequence[int]) -> str:
+    scene = draw.one_of(SCENES)
+    name, things = draw.one_of(NAMES), draw.one_of(THINGS)
+    parts = [scene.opening] + [draw.one_of(scene.gains if n > 0 else scene.losses) for n in numbers[1:]]
+    told = [part.format(n=abs(n), name=name, things=things) for part, n in zip(parts, numbers, strict=True)]
+    return f"{', '.join(told)}. {scene.question}"
+
+
+def working_of(numbers: Sequence[int]) -> str:
+    """The running totals: [12, 7, -4] -> " 19 15"."""
+    totals = list(accumulate(numbers))[1:]
+    return "".join(f" {total}" for total in totals)
+
+
+def worked_example(problem: Problem, *, shortcut: bool = False) -> str:
+    """A right response: with its working, or with the answer blurted out."""
+    working = "" if shortcut else working_of(numbers_of(str(problem.columns["expression"])))
+    return f"<think>{working}</think><answer>{problem.answer}</answer>"

@@ -1,0 +1,188 @@
+"""The warm start of the built-in model: supervised training on worked examples, once for each machine.
+
+The examples come in two styles, both right: with the working between the think tags, and with the answer blurted out.
+Half-trained, the model is unsure of both; which one pays is for reinforcement learning to find out.
+"""
+
+import json
+import math
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from platformdirs import user_cache_path
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from rlvr.data.builtin import builtin_problems, worked_example
+from rlvr.errors import UserError
+from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
+
+FORMAT = 1
+INFO = "warmstart.json"
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """How the built-in model is warmed up. A change makes another cache entry."""
+
+    examples: int = 90_000
+    batch_size: int = 64
+    lr: float = 3e-3
+    warmup_steps: int = 40
+    shortcut_share: float = 0.3
+    seed: int = 0
+
+
+Example = tuple[list[int], list[int]]
+"""Token ids of a prompt and of its response."""
+
+
+def cache_folder() -> Path:
+    """Where built models are kept: `$RLVR_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("RLVR_CACHE")
+    return Path(chosen) if chosen else user_cache_path("rlvr")
+
+
+def ensure_tiny(settings: WarmStart | None = None) -> Path:
+    """Folder of the warmed-up model, as `from_pretrained` reads it; built at the first call on a machine.
+
+    Processes that ask at the same time wait for one of them to build it. A build that is killed leaves nothing that a
+    later one would take for a model.
+
+    Raises:
+        UserError: the cache folder can't be written.
+    """
+    settings = settings or WarmStart()
+    key = blake2b(f"{FORMAT} {asdict(settings)}".encode(), digest_size=6).hexdigest()
+    target = cache_folder() / f"tiny-{key}"
+    if (target / INFO).is_file():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(target.with_suffix(".lock")):
+            if not (target / INFO).is_file():
+                _build(target, settings)
+    except OSError as error:
+        raise UserError(
+            f"can't write the cache folder {target.parent}: {error.strerror}; set RLVR_CACHE to a folder that can be written"
+        ) from None
+    return target
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Only one process on this machine at a time; the lock goes with the process that holds it."""
+    import fcntl
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Path, settings: WarmStart) -> None:
+    draft = target.with_name(f".building-{target.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    tokenizer = build_tiny_tokenizer()
+    with _progress(settings) as report:
+        model = warm_start(tokenizer, settings, report)
+    model.save_pretrained(draft)
+    tokenizer.save_pretrained(draft)
+    (draft / INFO).write_text(json.dumps({"format": FORMAT, "torch": torch.__version__, **asdict(settings)}, indent=1))
+    for path in [*draft.iterdir(), draft]:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+
+
+@contextmanager
+def _progress(settings: WarmStart) -> Iterator[Callable[[float], None]]:
+    bar = Progress(
+        TextColumn("warming up the built-in model (once)"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%  loss {task.fields[loss]:.3f}  elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with bar:
+        task = bar.add_task("", total=math.ceil(settings.examples / settings.batch_size), loss=float("nan"))
+        yield lambda loss: bar.update(task, advance=1, loss=loss)
+
+
+def warm_start(
+    tokenizer: PreTrainedTokenizerFast, settings: WarmStart, report: Callable[[float], None] = lambda loss: None
+) -> LlamaForCausalLM:
+    """Train a fresh model on worked examples; the loss is on responses only.
+
+    Args:
+        tokenizer: the built-in one.
+        settings: how long and on what.
+        report: called with the loss after each step.
+
+    Returns:
+        The model in eval mode. The caller's random state is left as it was.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        model = build_tiny_model(tokenizer)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+        batches = _batches(_examples(tokenizer, settings), settings)
+        for step, batch in enumerate(batches):
+            for group in optimizer.param_groups:
+                group["lr"] = settings.lr * _schedule(step, len(batches), settings.warmup_steps)
+            loss = _loss(model, batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            report(loss.item())
+    return model.eval()
+
+
+def _schedule(step: int, steps: int, warmup: int) -> float:
+    """Linear warm-up, then half a cosine down to 3 %."""
+    return min(1.0, (step + 1) / warmup) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+
+
+def _examples(tokenizer: PreTrainedTokenizerFast, settings: WarmStart) -> list[Example]:
+    """Encode problems of the training split with their worked examples."""
+    rng = random.Random(settings.seed)
+    problems = builtin_problems("train", settings.examples, settings.seed + 1)
+    texts = [worked_example(p, shortcut=rng.random() < settings.shortcut_share) for p in problems]
+    prompts = tokenizer([f"<|user|>{p.question}<|assistant|>" for p in problems], add_special_tokens=False)["input_ids"]
+    responses = tokenizer([f"{text}<|end|>" for text in texts], add_special_tokens=False)["input_ids"]
+    return list(zip(prompts, responses, strict=True))
+
+
+def _batches(examples: list[Example], settings: WarmStart) -> list[list[Example]]:
+    """Batches of similar length in random order: little padding, and no curriculum."""
+    rng, size = random.Random(settings.seed + 1), settings.batch_size
+    batches = []
+    for start in range(0, len(examples), 16 * size):
+        block = sorted(examples[start : start + 16 * size], key=lambda e: len(e[0]) + len(e[1]))
+        batches += [block[i : i + size] for i in range(0, len(block), size)]
+    rng.shuffle(batches)
+    return batches
+
+
+def _loss(model: LlamaForCausalLM, batch: list[Example]) -> Tensor:
+    """Mean cross-entropy over the response tokens of a batch."""
+    size = max(len(p) + len(r) for p, r in batch)
+    ids = torch.tensor([p + r + [0] * (size - len(p) - len(r)) for p, r in batch])
+    starts = torch.tensor([len(p) for p, _ in batch])[:, None]
+    ends = torch.tensor([len(p) + len(r) for p, r in batch])[:, None]
+    places = torch.arange(size)[None, :]
+    counts = ((places >= starts) & (places < ends))[:, 1:]
+    hidden = model.model(ids).last_hidden_state[:, :-1][counts]  # right-padded: causal attention needs no mask
+    return F.cross_entropy(model.lm_head(hidden), ids[:, 1:][counts])

@@ -1,0 +1,95 @@
+"""The three estimates of the divergence."""
+
+import math
+
+import pytest
+import reference
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlvr.core.kl import KLKind, kl_estimate
+
+KINDS: tuple[KLKind, ...] = ("k1", "k2", "k3")
+logits = st.lists(st.floats(-4, 4), min_size=5, max_size=5)
+
+
+def distributions(p_logits: list[float], q_logits: list[float]) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Log-probabilities of two categorical distributions, and KL(p || q) exactly."""
+    log_p = torch.tensor(reference.log_softmax(p_logits), dtype=torch.float64)
+    log_q = torch.tensor(reference.log_softmax(q_logits), dtype=torch.float64)
+    exact = sum(math.exp(a) * (a - b) for a, b in zip(log_p.tolist(), log_q.tolist(), strict=True))
+    return log_p, log_q, exact
+
+
+@settings(deadline=None, max_examples=100)
+@given(p_logits=logits, q_logits=logits)
+def test_a14_k1_and_k3_are_unbiased(p_logits: list[float], q_logits: list[float]) -> None:
+    """Their expectation under the policy, summed over every word, is the divergence."""
+    log_p, log_q, exact = distributions(p_logits, q_logits)
+    for kind in ("k1", "k3"):
+        expectation = (log_p.exp() * kl_estimate(log_p, log_q, kind)).sum().item()
+        assert expectation == pytest.approx(exact, abs=1e-10)
+
+
+@settings(deadline=None, max_examples=100)
+@given(p_logits=logits, q_logits=logits)
+def test_a14_signs(p_logits: list[float], q_logits: list[float]) -> None:
+    log_p, log_q, exact = distributions(p_logits, q_logits)
+    assert exact >= -1e-12
+    assert torch.equal(kl_estimate(log_p, log_q, "k1") > 0, log_p > log_q)
+    assert (kl_estimate(log_p, log_q, "k2") >= 0).all()
+    assert (kl_estimate(log_p, log_q, "k3") >= -1e-12).all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(logprob=st.floats(-15, 0), ref_logprob=st.floats(-15, 0))
+def test_a14_equals_the_oracle(logprob: float, ref_logprob: float) -> None:
+    new, ref = (torch.tensor([x], dtype=torch.float64) for x in (logprob, ref_logprob))
+    for kind in KINDS:
+        expected = reference.kl_estimate(logprob, ref_logprob, kind)
+        assert kl_estimate(new, ref, kind).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_a14_as_a_loss_k2_has_the_gradient_of_the_divergence_and_k1_none() -> None:
+    """What the docstring says about loss terms, as an exact expectation over every word."""
+    ref = torch.log_softmax(torch.tensor([0.3, -1.0, 0.8, 0.0], dtype=torch.float64), 0)
+    theta = torch.tensor([1.0, 0.5, -0.7, 0.2], dtype=torch.float64, requires_grad=True)
+    log_p = torch.log_softmax(theta, 0)
+    p = log_p.detach().exp()  # Words are drawn first; the loss then differentiates their logprobs only.
+    forward = torch.autograd.grad((log_p.exp() * (log_p - ref)).sum(), theta, retain_graph=True)[0]
+    backward = torch.autograd.grad((ref.exp() * (ref - log_p)).sum(), theta, retain_graph=True)[0]
+    expected: dict[KLKind, torch.Tensor] = {"k1": torch.zeros_like(forward), "k2": forward, "k3": backward}
+    for kind, gradient in expected.items():
+        loss = (p * kl_estimate(log_p, ref, kind)).sum()
+        assert torch.allclose(torch.autograd.grad(loss, theta, retain_graph=True)[0], gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a14_large_differences_stay_finite_and_keep_their_gradient(kind: KLKind) -> None:
+    logprobs = torch.tensor([-500.0, -1e4, -0.0], requires_grad=True)
+    kl = kl_estimate(logprobs, torch.tensor([0.0, -1.0, -500.0]), kind)
+    assert torch.isfinite(kl).all()
+    (gradient,) = torch.autograd.grad(kl.sum(), logprobs)
+    assert torch.isfinite(gradient).all()
+    assert (gradient != 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rubbish", [math.nan, math.inf, -math.inf, 1e38])
+def test_a25_rubbish_in_padding_stays_there(kind: KLKind, rubbish: float) -> None:
+    logprobs = torch.tensor([[-1.0, rubbish]], requires_grad=True)
+    kl = kl_estimate(logprobs, torch.tensor([[-2.0, 0.5]]), kind)
+    loss = torch.where(torch.tensor([[True, False]]), kl, 0.0).sum()
+    (gradient,) = torch.autograd.grad(loss, logprobs)
+    assert torch.isfinite(loss) and torch.isfinite(gradient).all() and gradient[0, 1] == 0
+
+
+def test_bfloat16_logprobs_are_subtracted_in_float32() -> None:
+    logprobs = torch.tensor([-1.0], dtype=torch.bfloat16)
+    assert kl_estimate(logprobs, logprobs, "k3").dtype == torch.float32
+
+
+def test_unknown_kind_lists_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match="'k1', 'k2' and 'k3'"):
+        kl_estimate(torch.zeros(1), torch.zeros(1), "k4")  # type: ignore[arg-type]
