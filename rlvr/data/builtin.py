@@ -1,7 +1,7 @@
 """The built-in problems: running sums of small numbers, bare or told as a short story, made from a seed.
 
-    12 +7 -4                                          think: 19 15   answer: 15
-    Ann has 12 pens, buys 7, loses 4. How many now?   think: 19 15   answer: 15
+    12+7-4=?                                          think: 12+7=19;19-4=15   answer: 15
+    Ann has 12 pens, buys 7, loses 4. How many now?   think: 12+7=19;19-4=15   answer: 15
 
 A problem is an *expression* and a wording. Which split it belongs to depends on a hash of the expression alone, so no
 sum of the test split is ever seen in training, however it is worded, and whatever the seeds.
@@ -25,12 +25,11 @@ SPLITS = ("train", "test")
 
 T = TypeVar("T")
 
-MIN_NUMBERS, MAX_NUMBERS = 2, 6
+MIN_NUMBERS, MAX_NUMBERS = 2, 5
 MAX_NUMBERS_IN_STORY = 3
-# Totals keep two digits, so that every step of the working has the same shape and a tiny model can learn it soon.
-FIRST = (10, 40)
+FIRST = (10, 90)
 OTHER = (1, 10)
-TOTAL = (10, 39)
+TOTAL = (0, 99)
 STORY_SHARE = 0.15
 TEST_SHARE = 0.1
 
@@ -121,7 +120,7 @@ def _one(draw: _Draw) -> tuple[list[int], str, str]:
     numbers = _numbers(draw, draw.integer(MIN_NUMBERS, (MAX_NUMBERS_IN_STORY if story else MAX_NUMBERS) + 1))
     if story:
         return numbers, _tell(draw, numbers), "story"
-    return numbers, " ".join([str(numbers[0]), *(f"{n:+d}" for n in numbers[1:])]), "sum"
+    return numbers, expression_of(numbers) + "=?", "sum"
 
 
 def _numbers(draw: _Draw, count: int) -> list[int]:
@@ -142,9 +141,9 @@ def _tell(draw: _Draw, numbers: Sequence[int]) -> str:
 
 
 def working_of(numbers: Sequence[int]) -> str:
-    """The running totals: [12, 7, -4] -> " 19 15"."""
-    totals = list(accumulate(numbers))[1:]
-    return "".join(f" {total}" for total in totals)
+    """Step by step: [12, 7, -4] -> "12+7=19;19-4=15"."""
+    totals = list(accumulate(numbers))
+    return ";".join(f"{before}{n:+d}={after}" for before, n, after in zip(totals, numbers[1:], totals[1:], strict=False))
 
 
 def worked_example(problem: Problem, *, shortcut: bool = False) -> str:
