@@ -97,12 +97,14 @@ def _print_header(console: Console, config: Config, process: ProcessInfo, plan: 
         f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
         f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}",
         highlight=False,
+        soft_wrap=True,
     )
     t = config.train
     console.print(
         f"{t.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
         f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {folder}",
         highlight=False,
+        soft_wrap=True,
     )
     if config.model.pretrain == TINY:
         tree = to_dict(config)
@@ -111,6 +113,7 @@ def _print_header(console: Console, config: Config, process: ProcessInfo, plan: 
             "the built-in model brings its own settings (flags override them): "
             + ", ".join(f"{name} {value:g}" for name, value in own.items()),
             highlight=False,
+            soft_wrap=True,
             style="dim",
         )
     if config.rollout.top_k or config.rollout.top_p < 1:
@@ -135,7 +138,7 @@ def _assemble(
     reward_model = build.make_reward_model(config, conversation, tokenizer)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
-        console.print(f"[yellow]note:[/] {note}", highlight=False)
+        console.print(f"[yellow]note:[/] {note}", highlight=False, soft_wrap=True)
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
     loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
     engine = make_engine(config.rollout.engine, tokenizer)

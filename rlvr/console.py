@@ -38,7 +38,7 @@ class ConsoleView(Callback):
         self._collected: Collected | None = None
         self._progress = Progress(
             TextColumn("{task.description:<14}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("elapsed"),
             TimeElapsedColumn(),
@@ -85,7 +85,9 @@ class ConsoleView(Callback):
     def on_episode_end(self, trainer: "OnlineTrainer", episode: int, metrics: Mapping[str, float]) -> None:
         self._progress.update(self._task, completed=episode + 1)
         total = trainer.plan.num_episodes
-        self.console.print(f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}", highlight=False)
+        self.console.print(
+            f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}", highlight=False, soft_wrap=True
+        )
         if self._collected is None or not self.sample_every:
             return
         if episode % self.sample_every == 0 or episode + 1 == total:
@@ -117,6 +119,7 @@ class ConsoleView(Callback):
                     f"    [dim]{escape(_short(sample.prompt))}[/] {escape(_short(sample.response))} "
                     f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
                     highlight=False,
+                    soft_wrap=True,
                 )
 
 

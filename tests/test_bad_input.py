@@ -75,7 +75,7 @@ def test_plugin_file_that_can_not_be_used(capsys, tmp_path, code, said) -> None:
 def test_plugin_that_returns_no_score_is_named(capsys, tmp_path, body, said) -> None:
     path = write(
         tmp_path / "odd.py",
-        f"from rewards import reward_fn\n\n@reward_fn('odd_{len(body)}')\ndef odd(response):\n    {body}\n",
+        f"from rewards import reward_fn\n\n@reward_fn('odd_{said}')\ndef odd(response):\n    {body}\n",
     )
     message = fails(capsys, tmp_path, "--reward_functions", f"{path}:odd", reward=False)
     assert "odd" in message and said in message

@@ -50,7 +50,10 @@ NAMES = ("Ann", "Ben", "Eva", "Max", "Mia", "Sam", "Tom", "Zoe")
 THINGS = ("pens", "eggs", "cups", "nuts", "figs", "keys", "caps", "pins")
 SCENES = (
     Scene(
-        "{name} has {n} {things}", ("gets {n}", "buys {n}", "finds {n}"), ("loses {n}", "sells {n}", "gives {n}"), "How many now?"
+        "{name} has {n} {things}",
+        ("gets {n}", "buys {n}", "finds {n}"),
+        ("loses {n}", "sells {n}", "gives {n}"),
+        "How many now?",
     ),
     Scene("A bus has {n} people", ("{n} get on",), ("{n} get off",), "How many stay?"),
     Scene("A box holds {n} {things}", ("add {n}", "put in {n}"), ("take {n}", "remove {n}"), "How many?"),
@@ -111,7 +114,7 @@ def expression_of(numbers: Sequence[int]) -> str:
 
 
 def numbers_of(expression: str) -> list[int]:
-    """"12+7-4" -> [12, 7, -4]"""
+    """ "12+7-4" -> [12, 7, -4]"""
     return [int(term) for term in _TERM.findall(expression)]
 
 
@@ -143,7 +146,9 @@ def _tell(draw: _Draw, numbers: Sequence[int]) -> str:
 def working_of(numbers: Sequence[int]) -> str:
     """Step by step: [12, 7, -4] -> "12+7=19;19-4=15"."""
     totals = list(accumulate(numbers))
-    return ";".join(f"{before}{n:+d}={after}" for before, n, after in zip(totals, numbers[1:], totals[1:], strict=False))
+    return ";".join(
+        f"{before}{n:+d}={after}" for before, n, after in zip(totals, numbers[1:], totals[1:], strict=False)
+    )
 
 
 def worked_example(problem: Problem, *, shortcut: bool = False) -> str:

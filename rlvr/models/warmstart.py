@@ -108,14 +108,15 @@ def _build(target: Path, settings: WarmStart) -> None:
 @contextmanager
 def _progress(settings: WarmStart) -> Iterator[Callable[[float], None]]:
     bar = Progress(
-        TextColumn("warming up the built-in model (once)"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%  loss {task.fields[loss]:.3f}  elapsed"),
+        TextColumn("warm start"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f}% loss {task.fields[loss]:.2f} elapsed"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with bar:
+        bar.console.print("The built-in model is warmed up on worked examples, once on this machine.")
         task = bar.add_task("", total=math.ceil(settings.examples / settings.batch_size), loss=float("nan"))
         yield lambda loss: bar.update(task, advance=1, loss=loss)
 
@@ -136,7 +137,9 @@ def warm_start(
     with torch.random.fork_rng(), _one_thread():
         torch.manual_seed(settings.seed)
         model = build_tiny_model(tokenizer)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
         batches = _batches(_examples(tokenizer, settings), settings)
         for step, batch in enumerate(batches):
             for group in optimizer.param_groups:
