@@ -288,16 +288,16 @@ for _section in fields(Config):
     _section.default_factory.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[union-attr]
 
 
-# Settings that the built-in model learns best with; found by trial on 2 CPU cores (docs/embedded.md tells how).
+# Settings that the built-in model learns best with; found by trial on 2 CPU cores.
 TINY_SETTINGS: dict[str, dict[str, Any]] = {
     "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},
     "algo": {"kl_coef": 0.001, "lam": 1.0},
     "train": {
-        "num_episodes": 40,
+        "num_episodes": 70,
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
-        "lr": 5e-4,
+        "lr": 3e-4,
         "critic_lr": 1e-3,
         "weight_decay": 0.0,
     },

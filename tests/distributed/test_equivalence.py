@@ -50,7 +50,7 @@ def recorded(tmp_path_factory) -> Path:
 
 def run(folder: Path, data: Path, plugin: str, processes: int, env: dict[str, str]) -> list[dict[str, float]]:
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--master_port=0"),
+        *(sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"),
         *(str(ROOT / "scripts" / "train_rlvr.py"), "--reward_functions", "gsm8k_reward_fn", "--engine", "replay"),
         *("--prompt_dataset", str(data), "--save_path", str(folder), "--plugin", plugin, "--num_threads", "1"),
         *(
