@@ -293,13 +293,15 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
     "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},
     "algo": {"kl_coef": 0.001, "lam": 1.0},
     "train": {
-        "num_episodes": 70,
+        "num_episodes": 60,
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
         "lr": 3e-4,
         "critic_lr": 1e-3,
         "weight_decay": 0.0,
+        # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
+        "num_threads": 1,
     },
     "ckpt": {"save_interval": 10},
     "eval": {"eval_interval": 10},
