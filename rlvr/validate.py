@@ -125,6 +125,8 @@ def _check_ranges(config: Config) -> None:
 
 def _check_rewards(config: Config) -> None:
     r = config.reward
+    if config.model.rm_checkpoint_path and not r.neural_reward_model:
+        raise UserError("--no_neural_reward_model and --rm_checkpoint_path exclude each other; leave one of them out")
     if config.model.rm_checkpoint_path:
         raise UserError(
             "--rm_checkpoint_path: neural reward models are not available yet; pay by rules: --reward_functions NAME"

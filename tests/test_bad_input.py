@@ -178,6 +178,8 @@ def test_unknown_plugin(capsys, tmp_path) -> None:
         ("--sp", "2"),
         ("--zero_stage", "1"),
         ("--enable_sequence_parallelism",),
+        ("--sp_mode", "ring"),
+        ("--no_neural_reward_model", "--rm_checkpoint_path", "rm"),
         ("--zero_cpu_offload",),
         ("--mixed_precision", "fp16"),
         ("--lora_config", "lora.json"),

@@ -41,9 +41,9 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
             raise UserError(
                 f"--{flag} {getattr(parallel, flag)} belongs to --plugin 3d, which is not available; {works}"
             )
-    if parallel.enable_sequence_parallelism or parallel.zero_stage:
-        flag = "--enable_sequence_parallelism" if parallel.enable_sequence_parallelism else "--zero_stage"
-        raise UserError(f"{flag} belongs to --plugin 3d, which is not available; use --plugin zero1 or zero2; {works}")
+    for flag, default in (("enable_sequence_parallelism", False), ("zero_stage", 0), ("sp_mode", "split_gather")):
+        if getattr(parallel, flag) != default:
+            raise UserError(f"--{flag} belongs to --plugin 3d, which is not available; use zero1 or zero2; {works}")
     if parallel.zero_cpu_offload and parallel.plugin not in ZERO_STAGES:
         raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
     if parallel.mixed_precision == "fp16" and device.type != "cuda":
