@@ -293,7 +293,7 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
     "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},
     "algo": {"kl_coef": 0.001, "lam": 1.0},
     "train": {
-        "num_episodes": 60,
+        "num_episodes": 40,
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
@@ -304,7 +304,8 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "num_threads": 1,
     },
     "ckpt": {"save_interval": 10},
-    "eval": {"eval_interval": 10},
+    # Sampled, as in training: greedy decoding would show only the style that the warm start likes best.
+    "eval": {"eval_interval": 10, "eval_temperature": 1.0, "eval_samples": 512},
 }
 
 

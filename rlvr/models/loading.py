@@ -78,7 +78,18 @@ def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_cod
     arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"
-    return _load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments)
+    return _plain(_load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments))
+
+
+def _plain(model: PreTrainedModel) -> PreTrainedModel:
+    """A model read from GGUF holds ordinary weights but keeps the mark of a quantised one, which can't be saved."""
+    if getattr(model, "quantization_method", None) == "gguf":
+        model.hf_quantizer = None
+        model.is_quantized = False
+        del model.quantization_method
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+    return model
 
 
 def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel:

@@ -1,4 +1,4 @@
-"""The built-in model: a Llama of 0.17M parameters and a tokenizer whose tokens are characters.
+"""The built-in model: a Llama of 0.2M parameters and a tokenizer whose tokens are characters.
 
 It is a real transformers model with a real tokenizer, so that everything which trains it trains any other; it is small
 enough to learn on a laptop's CPU while one watches.
@@ -44,7 +44,7 @@ def build_tiny_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
         LlamaConfig(
             vocab_size=len(tokenizer),
             hidden_size=64,
-            intermediate_size=128,
+            intermediate_size=256,
             num_hidden_layers=3,
             num_attention_heads=4,
             num_key_value_heads=4,

