@@ -27,34 +27,51 @@ def command(folder: Path, extra: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
+def wait_for_start(process: subprocess.Popen[str]) -> None:
+    """Return when training begins (after imports and loading), or when the process has ended."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(("going on from", "no checkpoint under")):
+            return
+
+
+def start(folder: Path, extra: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command(folder, extra), stdout=subprocess.PIPE, text=True)
+
+
 def run_to_end(folder: Path, extra: list[str]) -> float:
-    """Run without interruption; returns the seconds it took."""
-    start = time.monotonic()
-    subprocess.run(command(folder, extra), check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - start
+    """Run without interruption; returns the seconds that training took."""
+    process = start(folder, extra)
+    wait_for_start(process)
+    begin = time.monotonic()
+    process.communicate()
+    assert process.returncode == 0
+    return time.monotonic() - begin
 
 
-def run_with_kills(folder: Path, extra: list[str], kills: int, duration_s: float, rng: random.Random) -> None:
-    """Kill the run `kills` times, each time a random while after its start-up, then let it end."""
-    done = 0
-    while done < kills:
-        process = subprocess.Popen(command(folder, extra), stdout=subprocess.DEVNULL)
-        wait_s = rng.uniform(0.2, 1.0) * duration_s
-        try:
-            process.wait(timeout=wait_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            done += 1
-            newest = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))[-1:]
-            print(
-                f"kill {done}/{kills} after {wait_s:.1f} s; newest checkpoint: {newest[0] if newest else 'none'}",
-                flush=True,
-            )
-            continue
-        print(f"the run ended before kill {done + 1}: starting it over")
-        shutil.rmtree(folder)
-    subprocess.run(command(folder, extra), check=True, stdout=subprocess.DEVNULL)
+def run_with_kills(folder: Path, extra: list[str], kills: int, train_s: float, rng: random.Random) -> bool:
+    """Kill the run `kills` times at moments spread over the training, then let it end.
+
+    Returns whether all kills met a run that was still going.
+    """
+    for number in range(1, kills + 1):
+        process = start(folder, extra)
+        wait_for_start(process)
+        wait_s = rng.uniform(0.0, 1.6 * train_s / kills)
+        time.sleep(wait_s)
+        process.kill()
+        process.communicate()
+        newest = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))[-1:]
+        print(
+            f"kill {number}/{kills}, {wait_s:.2f} s into training; newest checkpoint: {newest[0] if newest else 'none'}",
+            flush=True,
+        )
+        if process.returncode == 0:
+            print("that run had ended by itself")
+            return False
+    process = start(folder, extra)
+    process.communicate()
+    return process.returncode == 0
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -90,16 +107,16 @@ def main() -> int:
     ]
     shutil.rmtree(arguments.folder, ignore_errors=True)
     whole, broken = arguments.folder / "whole", arguments.folder / "broken"
-    duration_s = run_to_end(whole, extra)
-    print(f"uninterrupted: {duration_s:.1f} s", flush=True)
-    run_with_kills(broken, extra, arguments.kills, duration_s, random.Random(arguments.seed))
+    train_s = run_to_end(whole, extra)
+    print(f"uninterrupted: {train_s:.1f} s of training", flush=True)
+    went_well = run_with_kills(broken, extra, arguments.kills, train_s, random.Random(arguments.seed))
     expected, actual = weights(whole), weights(broken)
     same = expected.keys() == actual.keys() and all(torch.equal(expected[n], actual[n]) for n in expected)
     same_metrics = metrics(whole) == metrics(broken)
     print(
         f"{len(expected)} tensors: {'equal bit for bit' if same else 'DIFFERENT'}; metrics: {'equal' if same_metrics else 'DIFFERENT'}"
     )
-    return 0 if same and same_metrics else 1
+    return 0 if went_well and same and same_metrics else 1
 
 
 if __name__ == "__main__":
