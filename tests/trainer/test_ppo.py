@@ -249,3 +249,20 @@ def test_save_dir_none_and_save_interval_zero_save_nothing(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     make_trainer(save_interval=0).fit(1, 1, 1, loader())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a27_a_penalty_for_truncation_never_makes_truncation_pay() -> None:
+    """The same text, ended by itself or cut off: with a larger penalty the cut one is worth less and less."""
+    scores = []
+    for penalty in (0.0, 0.1, 0.5):
+        row = []
+        for response in ((5, 5, 5, 1), (5, 5, 5)):
+            trainer = make_trainer(
+                engine=FixedEngine([response]), experience_settings={"missing_eos_penalty": penalty}, kl_coef=0.0
+            )
+            meter = Meter()
+            trainer.maker.make_experience(prompts(1), meter, 0)
+            row.append(meter.means()["objective/scores"])
+        scores.append(row)
+    finished, cut = zip(*scores, strict=True)
+    assert finished == pytest.approx([1.0, 1.0, 1.0]) and cut == pytest.approx([1.0, 0.9, 0.5])
