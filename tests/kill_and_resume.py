@@ -57,7 +57,7 @@ def run_with_kills(folder: Path, extra: list[str], kills: int, train_s: float, r
     for number in range(1, kills + 1):
         process = start(folder, extra)
         wait_for_start(process)
-        wait_s = rng.uniform(0.0, 1.6 * train_s / kills)
+        wait_s = rng.uniform(0.0, 0.8 * train_s / kills)  # all together less than the whole training
         time.sleep(wait_s)
         process.kill()
         process.communicate()

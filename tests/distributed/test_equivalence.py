@@ -1,7 +1,8 @@
 """Two processes give one process's losses, for each plugin, through the real command, with recorded responses.
 
 Tolerance: 2e-5 relative (or 1e-6 absolute) on every loss and gradient norm of every episode, in float32: the sums over
-tokens are taken in another order, and the optimizer carries the difference on from step to step.
+tokens are taken in another order, and the optimizer carries the difference on from step to step. The divergence is a sum
+over a response of small differences of logprobs, each rounded in float32, of either sign: it gets 5e-5 absolute.
 """
 
 import json
@@ -81,5 +82,6 @@ def test_a13_a20_a24_two_processes_give_the_losses_of_one(plugin, alone, recorde
     assert len(together) == len(alone) == 3
     for mine, theirs in zip(together, alone, strict=True):
         for name in COMPARED:
-            assert mine[name] == pytest.approx(theirs[name], rel=2e-5, abs=1e-6), (name, mine["step"])
+            rounding = 5e-5 if name == "objective/kl" else 1e-6
+            assert mine[name] == pytest.approx(theirs[name], rel=2e-5, abs=rounding), (name, mine["step"])
     assert alone[0]["train/actor_loss"] != alone[2]["train/actor_loss"]
