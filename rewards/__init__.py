@@ -9,10 +9,8 @@ def mine(response, gold, tags):
 
 from rewards.combine import Combined, RewardSet
 from rewards.errors import UserError
-from rewards.format import format_reward_fn
+from rewards.functions import format_reward_fn, gsm8k_reward_fn, math_competition_reward_fn
 from rewards.grade import check_gold, equivalent, gold_from_gsm8k, grade
-from rewards.gsm8k import gsm8k_reward_fn
-from rewards.math_competition import math_competition_reward_fn
 from rewards.outcome import STATUSES, Outcome, Score
 from rewards.registry import RewardFunction, load_plugins, names, resolve, reward_fn
 from rewards.sample import Sample

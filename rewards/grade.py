@@ -1,7 +1,7 @@
 """`grade`: is this response right? And why.
 
 Cheapest comparison first; each one either decides or passes on. What no stage accepts is wrong: nothing is paid for a
-doubt. Nothing that a model wrote is ever evaluated; numbers are read by `rewards.exact`.
+doubt. Nothing that a model wrote is ever evaluated; numbers are read by `rewards.maths.exact`.
 
 >>> grade("<think>6 times 7</think><answer>42</answer>", "42", tags=Tags.default()).status
 'correct'
@@ -14,11 +14,11 @@ doubt. Nothing that a model wrote is ever evaluated; numbers are read by `reward
 import re
 import time
 
-from rewards.exact import parse_number
 from rewards.extract import extract
+from rewards.maths.exact import parse_number
+from rewards.maths.text import bare_number, canonical, tidy, unit_of
 from rewards.outcome import Outcome
 from rewards.tags import Tags
-from rewards.text import bare_number, canonical, tidy, unit_of
 
 _OPEN, _CLOSE = "([{", ")]}"
 # "x = 5" for a gold of 5: one letter may name the answer; "41 = 42" says something else.

@@ -1,6 +1,6 @@
 """`math_competition_reward_fn`: for competition problems, whose answers may be any expression."""
 
-from rewards.answers import score_answer
+from rewards.functions.answers import score_answer
 from rewards.outcome import Score
 from rewards.registry import reward_fn
 from rewards.tags import Tags

@@ -1,6 +1,6 @@
 """`gsm8k_reward_fn`: for grade-school problems, whose answers are numbers."""
 
-from rewards.answers import score_answer
+from rewards.functions.answers import score_answer
 from rewards.outcome import Score
 from rewards.registry import reward_fn
 from rewards.tags import Tags

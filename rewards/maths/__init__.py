@@ -1,0 +1,1 @@
+"""Mathematical answers: numbers, expressions and structures, read and compared without evaluating any text."""
