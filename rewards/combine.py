@@ -1,7 +1,21 @@
-"""Several reward functions, one number."""
+"""Several reward functions, one number.
 
-from collections.abc import Sequence
+Three ways to add up, all with weights:
+
+- `sum`: the scores as they are;
+- `sum_then_normalise`: the sums, then normalised within each group (as GRPO does);
+- `normalise_then_sum`: each function's scores normalised within each group first, so that a function of small or rare
+  differences counts as much as its weight says (as GDPO does).
+
+>>> normalise([1.0, 3.0, None, 7.0], ["a", "a", "a", "b"], eps=0.0)
+[-0.7071067811865475, 0.7071067811865475, None, 0.0]
+"""
+
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal, get_args
 
 from rewards.call import score
 from rewards.errors import UserError
@@ -9,13 +23,19 @@ from rewards.outcome import Outcome, Score
 from rewards.registry import RewardFunction
 from rewards.sample import Sample
 
+Aggregation = Literal["sum", "normalise_then_sum", "sum_then_normalise"]
+AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
+FAILED = ("timed_out", "error")
+"""Verdicts of a function that could not do its work."""
+
 
 @dataclass(frozen=True)
 class Combined:
     """What all functions say of one response.
 
     Attributes:
-        total: the weighted sum of what applies; None when no function with a weight applies.
+        total: what the response is paid; None = neither rewarded nor punished: no function with a weight applies, or one
+            of them failed.
         scores: each function's score, by its name.
         outcome: the first verdict that a function gave.
     """
@@ -28,28 +48,105 @@ class Combined:
 class RewardSet:
     """Functions with weights. A function of weight 0 is called and logged, and pays nothing.
 
+    Args:
+        functions: resolved reward functions.
+        weights: one for each, 1 by default.
+        aggregation: see the module's description.
+        eps: added to the standard deviation that scores are divided by.
+
     Raises:
-        UserError: two functions of one name, or not one weight for each.
+        UserError: two functions of one name, not one finite weight for each, an unknown aggregation, or an `eps` that is
+            not positive.
     """
 
-    def __init__(self, functions: Sequence[RewardFunction], weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        functions: Sequence[RewardFunction],
+        weights: Sequence[float] | None = None,
+        aggregation: Aggregation = "sum",
+        eps: float = 1e-4,
+    ) -> None:
         self.functions = list(functions)
         self.weights = list(weights) if weights is not None else [1.0] * len(self.functions)
+        self.aggregation, self.eps = aggregation, eps
         if len(self.weights) != len(self.functions):
             raise UserError(
                 f"{len(self.weights)} reward weights for {len(self.functions)} reward functions; give one for each"
             )
+        if not all(math.isfinite(weight) for weight in self.weights):
+            raise UserError(f"reward weights must be finite numbers, not {self.weights}")
         names = [function.name for function in self.functions]
         if len(set(names)) != len(names):
             raise UserError(f"reward functions named twice: {', '.join(names)}")
+        if aggregation not in AGGREGATIONS:
+            raise UserError(f"unknown aggregation {aggregation!r} of rewards; there are: {', '.join(AGGREGATIONS)}")
+        if not eps > 0:
+            raise UserError(f"eps of the normalised rewards must be above 0, not {eps}")
 
-    def __call__(self, samples: Sequence[Sample]) -> list[Combined]:
-        """Call every function and add up, sample by sample."""
-        columns = [score(function, samples) for function in self.functions]
-        return [self._combine([column[i] for column in columns]) for i in range(len(samples))]
+    def __call__(self, samples: Sequence[Sample], groups: Sequence[Hashable] | None = None) -> list[Combined]:
+        """Call every function and add up, sample by sample; `groups` as for `combine`."""
+        return self.combine([score(function, samples) for function in self.functions], groups)
 
-    def _combine(self, scores: Sequence[Score]) -> Combined:
-        paid = [(w, s.value) for w, s in zip(self.weights, scores, strict=True) if w and s.value is not None]
-        total = sum(weight * value for weight, value in paid) if paid else None
+    def combine(self, columns: Sequence[Sequence[Score]], groups: Sequence[Hashable] | None = None) -> list[Combined]:
+        """Add up scores, wherever they come from.
+
+        A sample on which a function with a weight failed is dropped: its total is None, and its other scores have no
+        part in the group's mean. Breaking a checker thus never pays.
+
+        Args:
+            columns: for each function, its score of each sample.
+            groups: for each sample, the group that it is normalised in (its prompt, say); by default all are one group.
+
+        Raises:
+            ValueError: not one column for each function, or columns or groups of different lengths.
+        """
+        if len(columns) != len(self.functions):
+            raise ValueError(f"{len(columns)} columns of scores for {len(self.functions)} reward functions")
+        count = len(columns[0]) if columns else 0
+        groups = [None] * count if groups is None else groups
+        if any(len(column) != count for column in columns) or len(groups) != count:
+            raise ValueError(f"columns of {[len(c) for c in columns]} scores with {len(groups)} groups")
+        totals = self._totals(columns, groups)
+        return [self._combined(totals[i], [column[i] for column in columns]) for i in range(count)]
+
+    def _totals(self, columns: Sequence[Sequence[Score]], groups: Sequence[Hashable]) -> list[float | None]:
+        paid = [(weight, column) for weight, column in zip(self.weights, columns, strict=True) if weight]
+        failed = [any(_failed(column[i]) for _, column in paid) for i in range(len(groups))]
+        values = [[None if out else s.value for out, s in zip(failed, column, strict=True)] for _, column in paid]
+        if self.aggregation == "normalise_then_sum":
+            values = [normalise(column, groups, self.eps) for column in values]
+        totals = [
+            _weighted_sum([weight for weight, _ in paid], [column[i] for column in values]) for i in range(len(groups))
+        ]
+        return normalise(totals, groups, self.eps) if self.aggregation == "sum_then_normalise" else totals
+
+    def _combined(self, total: float | None, scores: Sequence[Score]) -> Combined:
         outcome = next((s.outcome for s in scores if s.outcome is not None), None)
         return Combined(total, {f.name: s for f, s in zip(self.functions, scores, strict=True)}, outcome)
+
+
+def normalise(values: Sequence[float | None], groups: Sequence[Hashable], eps: float) -> list[float | None]:
+    """(x - mean) / (std + eps) within each group, over the values that are not None; std is that of a sample.
+
+    A group whose values are all the same, or that has one, gets 0.
+    """
+    members: dict[Hashable, list[float]] = {}
+    for value, group in zip(values, groups, strict=True):
+        if value is not None:
+            members.setdefault(group, []).append(value)
+    # Equal values are told by comparing them: rounding could leave them a tiny deviation.
+    shapes = {g: (fmean(xs), stdev(xs) + eps) if min(xs) < max(xs) else None for g, xs in members.items()}
+    return [None if v is None else _standard(v, shapes[g]) for v, g in zip(values, groups, strict=True)]
+
+
+def _standard(value: float, shape: tuple[float, float] | None) -> float:
+    return 0.0 if shape is None else (value - shape[0]) / shape[1]
+
+
+def _weighted_sum(weights: Sequence[float], values: Sequence[float | None]) -> float | None:
+    applies = [weight * value for weight, value in zip(weights, values, strict=True) if value is not None]
+    return sum(applies) if applies else None
+
+
+def _failed(score: Score) -> bool:
+    return score.value is None and score.outcome is not None and score.outcome.status in FAILED

@@ -1,8 +1,8 @@
 """Where the answer stands in a response.
 
-With tags: in the answer tag and nowhere else; a box inside it is opened. Without tags, the first of these that is there:
-the last `\\boxed{...}`, what follows the last `####`, what follows the last "the answer is", the last number.
-Reasoning between think tags never counts.
+With tags: between the answer tags and nowhere else; boxes inside are opened. Without tags, the first of these that is
+there: the last `\\boxed{...}` (several that only commas or "and" stand between are one list), what follows the last
+`####`, what the last "the answer is" says, the last formula or number. Reasoning between think tags never counts.
 """
 
 import re
@@ -11,12 +11,27 @@ from rewards.tags import Tags
 
 MAX_RESPONSE_CHARACTERS = 100_000
 MAX_BOXES = 50
+MAX_FORMULA = 1000
 
-_BOX = re.compile(r"\\f?boxed\s*\{")
-_HASHES = re.compile(r"####\s*([^\n]*)")
-_SAYS = re.compile(r"(?:final answer|the answer|answer)\s*(?:is|:|=)\s*:?\s*([^\n]*)", re.IGNORECASE)
-_NUMBER = re.compile(r"[-+]?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?%?")
+_BOX = re.compile(r"\\f?boxed\s*\{|\\boxed\s+(?=[\w.]+)")
+_HASHES = re.compile(r"####[ \t]*([^\n]*)")
+_SAYS = re.compile(
+    r"(?:final\s+answer(?:\s+is)?|(?:the|thus|hence|therefore|,)\s+answer\s+is|answer\s+is|answer\s*[:=]|答案(?:是|为|：|:)|réponse\s*:|respuesta\s*:|antwort\s*:)"
+    r"\s*(?:\*\*)?\s*[:=]?\s*(?:is\b|are\b)?\s*(?:\*\*)?",
+    re.IGNORECASE,
+)
+_FINAL = re.compile(r"final\s+answer", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+(?:because|since|so|which|I hope)\b")
+_NUMBER = r"[-+−]?\s?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:,\d{2}(?!\d))?)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?/\s?\d+(?:\.\d+)?)?(?:\s?\\?%)?|[-+−]?\.\d+"
+_NUMBERS = re.compile(_NUMBER)
+_FORMULA = re.compile(
+    rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?:\\.|[^$\n\\]){{1,{MAX_FORMULA}}})\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
+    re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z](?:_\w|_\{[^}]*\})?'*(?:\([^()]*\))?|[A-Z]{2,3}|\([a-zA-Z, ]+\)|\\?\|[A-Z]{2}\\?\||.*[<>\\!]")
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_BETWEEN_BOXES = re.compile(r"(?:[\s,;.$&\\()\[\]]|\\q?quad|\\text|[{}]|and\b|or\b|[A-Za-z]+ and\b)*")
+_CHOICES = re.compile(r"\bor\b|\bnot\b|n't\b|\beither\b", re.IGNORECASE)
 
 
 def extract(response: str, tags: Tags | None = None) -> str | None:
@@ -29,43 +44,157 @@ def extract(response: str, tags: Tags | None = None) -> str | None:
 
 
 def unbox(text: str) -> str:
-    """What the only box holds; the text itself without a box. Several different boxes are no answer."""
+    """What the boxes in an answer hold, as a list if there are several; the text itself without a box.
+
+    Whoever boxes several answers gives a list, and a list is not one of its parts.
+    """
     boxes = boxed(text)
     if not boxes:
         return text
-    return boxes[0] if len(set(boxes)) == 1 else ""
+    contents = [content for content, _, _ in boxes]
+    return contents[0] if len(set(contents)) == 1 else ", ".join(contents)
 
 
-def boxed(text: str) -> list[str]:
-    """The contents of every complete box, in order."""
-    found: list[str] = []
-    inside = 0  # a box within a box is part of it
+def boxed(text: str) -> list[tuple[str, int, int]]:
+    """Every complete box, in order: content, start, end. A box within a box is part of it."""
+    found: list[tuple[str, int, int]] = []
     for match in list(_BOX.finditer(text))[-MAX_BOXES:]:
-        content = _braced(text, match.end()) if match.start() >= inside else None
-        if content is not None:
-            found.append(content.strip())
-            inside = match.end() + len(content)
+        if found and match.start() < found[-1][2]:
+            continue
+        if match[0].endswith("{"):
+            content = _braced(text, match.end())
+            if content is not None:
+                found.append((content.strip(), match.start(), match.end() + len(content) + 1))
+        else:
+            bare = re.compile(r"[\w.]+").match(text, match.end())
+            if bare:
+                found.append((bare[0].rstrip("."), match.start(), bare.end()))
     return found
 
 
 def _braced(text: str, start: int) -> str | None:
     depth = 1
-    for place in range(start, len(text)):
-        depth += (text[place] == "{") - (text[place] == "}")
+    for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
+        depth += (match[0] == "{") - (match[0] == "}")
         if depth == 0:
-            return text[start:place]
+            return text[start : match.start()]
     return None
 
 
-def _untagged(text: str) -> str | None:
+def last_boxes(text: str) -> str | None:
+    """The last box, with those before it that only separators part from it; None without a box, "" if it is empty."""
     boxes = boxed(text)
-    if boxes:
-        return boxes[-1] or None
+    if not boxes:
+        return None
+    together = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        between = text[box[2] : together[0][1]]
+        if len(between) > 40 or not _BETWEEN_BOXES.fullmatch(between):
+            break
+        together.insert(0, box)
+    contents = [content for content, _, _ in together]
+    return contents[0] if len(set(contents)) == 1 else ", ".join(contents)
+
+
+def _untagged(text: str) -> str | None:
+    boxes = last_boxes(text)
+    said = _last_said(text)
+    if boxes is not None:
+        # "The final answer is ..." after the last box corrects it.
+        return said if said and _is_final_word(text) else boxes or None
     if found := _HASHES.findall(text):
         return found[-1].strip() or None
-    if found := _SAYS.findall(text):
-        said = found[-1].strip().rstrip(".")
-        number = _NUMBER.search(said)
-        return number[0] if number and not re.search(r"\bor\b|\bnot\b", said) else said or None
-    numbers = _NUMBER.findall(text)
-    return numbers[-1] if numbers else None
+    return said or _whole(text) or _last_formula(text)
+
+
+def _is_final_word(text: str) -> bool:
+    last = None
+    for last in _FINAL.finditer(text):  # noqa: B007
+        pass
+    return last is not None and last.start() > boxed(text)[-1][2]
+
+
+def _last_said(text: str) -> str | None:
+    """What stands behind the last "the answer is" on its line (a formula may stand on the next)."""
+    place = None
+    for match in _SAYS.finditer(text):
+        place = match.end()
+    if place is None:
+        return None
+    rest = text[place : place + MAX_FORMULA]
+    line = rest.lstrip() if rest[:40].lstrip().startswith(("$", "\\[", "\\(")) else rest
+    if not line.startswith(("$$", "\\[")):
+        line = line.split("\n", 1)[0]
+    return _said(line)
+
+
+def _said(sentence: str) -> str | None:
+    """What a sentence gives as the answer: its formula or number, unless it wavers."""
+    sentence = sentence.strip(" *:")
+    end = _SENTENCE_END.search(sentence)
+    first = _FORMULA.match(sentence)
+    if first:
+        tail = _SENTENCE_END.split(sentence[first.end() :])[0]
+        return sentence[: first.end()] + tail if _CHOICES.search(tail) or _continues(tail) else _inside(first) + _percent(tail)
+    said = (sentence[: end.start()] if end else sentence).strip(" *.")
+    if _CHOICES.search(said):
+        return _corrected(said) if re.search(r"\bnot\b", said) else said or None
+    return (_last_formula(said) if _FORMULA.search(said) else said) or None
+
+
+def _continues(tail: str) -> bool:
+    """A list goes on after its first formula: "$1$, $2$ and $3$"."""
+    return bool(re.match(r"\s*(?:,|and\b|or\b|;)\s*[$\\\d]", tail))
+
+
+def _percent(tail: str) -> str:
+    return "%" if re.match(r"\s*(?:\\?%|percent\b|pct\b)", tail) else ""
+
+
+def _corrected(said: str) -> str:
+    """ "not 17, it is 18": what the last clause says, if it says one number."""
+    clause = re.split(r"[,;:]|\bbut\b", said)[-1]
+    numbers = _NUMBERS.findall(clause)
+    return numbers[0] if len(numbers) == 1 and not _CHOICES.search(clause) else said
+
+
+def _whole(text: str) -> str | None:
+    """A response that is nothing but an answer."""
+    text = text.strip()
+    if any(c.isalpha() and ord(c) > 0x2E80 for c in text):
+        return None  # a sentence in Chinese or Japanese
+    return text if len(text) <= 200 and re.fullmatch(r"[^A-Za-z\n]*|\$[^$]*\$|\$\$[^$]*\$\$|[A-Za-z]{0,3}\s?(?:[=<>≤≥!\\]|[-+*/^(])[^.\n]*|[^A-Za-z\n.]*\d\$?\s*(?:pct|percent|%)", text) and re.search(r"\w", text) else None
+
+
+def _last_formula(text: str) -> str | None:
+    """The formula or number that ends last; a number inside a formula is part of it."""
+    tail = text[-4000:]
+    formula = None
+    for formula in _FORMULA.finditer(tail):
+        pass
+    after = tail[formula.end() :] if formula else tail
+    numbers = list(_NUMBERS.finditer(after))
+    if numbers:
+        return _around(after, numbers[-1])
+    return _stated(_inside(formula)) if formula else None
+
+
+def _stated(formula: str) -> str | None:
+    """A formula that no words announce: not the last line of a calculation, unless that ends in a plain number."""
+    left, equals, right = formula.rpartition("=")
+    if not equals or _NAME.fullmatch(left.split("=")[0].strip()):
+        return formula
+    right = right.strip(" .")
+    return right if _NUMBERS.fullmatch(right) else None
+
+
+def _around(text: str, number: re.Match[str]) -> str:
+    """A number with the LaTeX fraction that it ends, if it is part of one."""
+    for match in re.finditer(r"-?\\d?t?frac\{[^{}]*\}\{[^{}]*\}", text):
+        if match.start() <= number.start() < match.end():
+            return match[0]
+    return number[0].strip()
+
+
+def _inside(formula: re.Match[str]) -> str:
+    return next(group for group in formula.groups() if group is not None).strip()

@@ -18,12 +18,14 @@ class Outcome:
         answer: what was taken for the answer.
         stage: the comparison that decided.
         elapsed_s: time that it took.
+        message: what went wrong, if something did.
     """
 
     status: Status
     answer: str | None = None
     stage: str = ""
     elapsed_s: float = 0.0
+    message: str = ""
 
     @property
     def correct(self) -> bool:

@@ -18,6 +18,8 @@ _PLAIN = re.compile(rf"([+-]?)({_DECIMAL})(?:[eE]([+-]?\d{{1,6}}))?$")
 _RATIO = re.compile(rf"([+-]?)({_DECIMAL})/([+-]?)({_DECIMAL})$")
 _MIXED = re.compile(rf"([+-]?)({_DIGITS})\s+(\d+)/(\d+)$")
 _SCIENTIFIC = re.compile(rf"([+-]?)({_DECIMAL})(?:\*|x|\\times|\\cdot)10\^\{{?([+-]?\d{{1,6}})\}}?$")
+_EUROPEAN = re.compile(r"[+-]?(?:\d{4,},\d{1,2}|0,\d{3,})")
+"""A comma that can't separate thousands, nor well the parts of a list: 1000,99 and 0,111."""
 _FRAC = re.compile(r"([+-]?)(\d*)\\[dt]?frac(?:\{([^{}]+)\}|(\d))(?:\{([^{}]+)\}|(\d))$")
 
 
@@ -29,7 +31,9 @@ def parse_number(text: str) -> Fraction | None:
     """
     if len(text) > MAX_CHARACTERS:
         return None
-    text = text.strip().replace("\u2212", "-").replace("\\!", "").replace("{,}", ",").replace("\\,", "")
+    text = text.strip().replace("\u2212", "-").replace("{,}", ",")
+    if _EUROPEAN.fullmatch(text):
+        text = text.replace(",", ".")
     percent = re.search(r"\\?%$", text)
     number = _parse(text[: percent.start()] if percent else text)
     return number / 100 if percent and number is not None else number
@@ -40,7 +44,7 @@ def _parse(text: str) -> Fraction | None:
         sign, whole, top, bottom = match.groups()
         part = _divide(Fraction(int(top)), Fraction(int(bottom)))
         return None if part is None else _signed(sign, _decimal(whole) + part)
-    text = re.sub(r"\s+", "", text)
+    text = re.sub(r"(?<!,)\s+", "", text)  # "32, 349" is a list
     if match := _PLAIN.match(text):
         sign, digits, exponent = match.groups()
         return _signed(sign, _scaled(_decimal(digits), exponent))

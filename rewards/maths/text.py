@@ -4,21 +4,28 @@ import re
 
 MAX_ANSWER_CHARACTERS = 2000
 
-_UNITS = (
-    "dollars? cents? euros? pounds? percent degrees? hours? minutes? seconds? days? weeks? months? years? "
-    "meters? metres? centimeters? kilometers? miles? feet foot inches inch yards? grams? kilograms? ounces? liters? "
-    "square cubic units? km cm mm kg mph ml"
-).split()
-_WRAPPERS = re.compile(r"^\\(?:text|textbf|textit|mathrm|mathbf|mbox|boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
-_SPACES = re.compile(r"\\[,;:! ]|\\q?quad|~|\s+")
-_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|€|£)\s*(?=[\d.+-])")
-_UNIT = re.compile(rf"(?<=[\d}}])\s*(?:\\text\s*\{{\s*)?((?:(?:{'|'.join(_UNITS)})\b\.?\s*)+)\}}?$", re.IGNORECASE)
-_DEGREES = re.compile(r"\^\{?\\circ\}?$|°$")
+_WRAPPERS = re.compile(r"^\\(?:text|textbf|textit|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL)
+_SPACES = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad|~|\s+")
+_QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
+_WORDS = re.compile(r"[A-Za-z .,'-]+")
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
+_TRANSLATION = str.maketrans({"\u2212": "-", "\uff0c": ",", "\uff08": "(", "\uff09": ")", "\uff1a": ":", "\u3002": ".", "\uff05": "%", "\u00a0": " ", "\u202f": " ", "\u2009": " "})
+
+
+_BROKEN = {"\x0crac": "\\frac", "\text": "\\text", "\times": "\\times", "\theta": "\\theta", "\tan": "\\tan", "\x08oxed": "\\boxed", "\x08egin": "\\begin",
+           "\x08inom": "\\binom", "\x08eta": "\\beta", "\x08ar": "\\bar", "\right": "\\right", "\rho": "\\rho"}  # fmt: skip
+"""What becomes of LaTeX that somebody wrote into JSON or Python with single backslashes."""
+_CONTROL = re.compile("[\x08\x0c\t\r][a-z]+")
+_DOUBLED = re.compile(
+    r"\\\\(?=(?:[dt]?frac|sqrt|pi|text|mathrm|left|right|cdot|times|pm|mp|infty|leq?|geq?|neq?|in|cup|cap|log|ln|sin|cos|tan|theta|alpha|beta|binom|circ|boxed)(?![a-z]))"
+)
+_THOUSANDS = re.compile(r"(?<=\d)(?:,\\!\s?|\\!,\s?|\s?\{\s?,\s?\}\s?|\\,)(?=\d{3})")
 
 
 def tidy(answer: str) -> str:
     """Strip math delimiters, text wrappers, spacing commands, a final full stop; unify sizes of brackets and fractions."""
-    text = answer[:MAX_ANSWER_CHARACTERS].strip()
+    text = _INVISIBLE.sub("", answer[:MAX_ANSWER_CHARACTERS]).translate(_TRANSLATION)
+    text = _repair(text).strip()
     previous = None
     while previous != text:
         previous = text
@@ -28,14 +35,24 @@ def tidy(answer: str) -> str:
     return _SPACES.sub(" ", text).strip()
 
 
+def _repair(text: str) -> str:
+    """Backslashes that were eaten or doubled on the way, and LaTeX's ways to write a thousands comma."""
+    if _CONTROL.search(text):
+        for broken, whole in _BROKEN.items():
+            text = text.replace(broken, whole)
+    if "\\\\" in text and "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    return _THOUSANDS.sub(",", text)
+
+
 def _unwrap(text: str) -> str:
-    for left, right in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`")):
+    for left, right in _QUOTES:
         inside = text[len(left) : -len(right)]
         if len(text) > len(left) + len(right) and text.startswith(left) and text.endswith(right) and left not in inside:
             return inside
     if (match := _WRAPPERS.match(text)) and _balanced(match[1]):
         return match[1]
-    if text.endswith((".", ",", ";")) and not text.endswith("..."):
+    if text.endswith((".", ",", ";", ":", "\\")) and not text.endswith("..."):
         return text[:-1]
     return text
 
@@ -49,26 +66,21 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
-def bare_number(answer: str) -> str:
-    """A tidied answer without currency sign, degree sign or unit, so that the number can be read."""
-    text = _CURRENCY.sub(r"\1", answer)
-    text = _DEGREES.sub("", text)
-    return _UNIT.sub("", text).strip()
-
-
-def unit_of(answer: str) -> str:
-    """The unit or currency that follows or precedes the number, in lower case and singular; "" without one."""
-    if match := _UNIT.search(answer):
-        return " ".join(re.sub(r"s$", "", word.strip(".")) for word in match[1].lower().split())
-    if _CURRENCY.match(answer):
-        return "dollar" if "$" in answer else "other currency"
-    return ""
-
-
-def canonical(answer: str) -> str:
+def canonical(tidied: str) -> str:
     """For comparison as text: no spaces, no case where the answer is words."""
-    text = tidy(answer)
-    text = text.lower() if re.fullmatch(r"[A-Za-z .,'-]+", text) and len(text) > 1 else text
-    text = text.strip("()") if re.fullmatch(r"\([A-Za-z]\)", text) else text
-    text = re.sub(r"\\(?:text|mathrm)\s*\{([^{}]*)\}", r"\1", text)
-    return re.sub(r"\s+", "", text)
+    text = tidied
+    if len(text) > 1 and _WORDS.fullmatch(text):
+        text = text.lower()
+    if re.fullmatch(r"\([A-Za-z]\)", text):
+        text = text.strip("()")
+    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
+    return re.sub(r"[\s$]+", "", text)
+
+
+_CHOICE = re.compile(r"^\(?([A-Z])\)?(?:$|[).:]\s*\S)")
+
+
+def choice_of(tidied: str) -> str | None:
+    """The letter of a multiple-choice answer: "B", "(B)", "B. 42", "B) 42"; None for anything else."""
+    match = _CHOICE.match(tidied)
+    return match[1] if match else None

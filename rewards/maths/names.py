@@ -1,0 +1,83 @@
+"""Runs of letters into symbols, functions, words and units: what "xy", "sin", "cm" and "and" are."""
+
+import re
+
+from rewards.maths.lexer import Token
+from rewards.maths.words import CONSTANTS, FUNCTIONS, GREEK, UNIT_MODIFIERS, UNITS, unit_name
+
+_JOINERS = {"and": "and", "or": "or", "&": "and"}
+_PERCENT = frozenset({"percent", "pct", "percentage"})
+
+
+def resolve_letters(found: list[Token]) -> list[Token]:
+    """Tokens without letters: each run becomes symbols, a command, a word, or a separator."""
+    out: list[Token] = []
+    for place, token in enumerate(found):
+        if token.kind == "letters":
+            out.extend(_letters(token, out[-1] if out else None, found[place + 1] if place + 1 < len(found) else None))
+        elif token.kind == "word":
+            out.extend(_words(token, out[-1] if out else None))
+        elif token.kind == "end":
+            out.append(token._replace(kind="end_environment"))
+        else:
+            out.append(token)
+    return out
+
+
+def _letters(token: Token, before: Token | None, after: Token | None) -> list[Token]:
+    text, lower = token.text, token.text.lower()
+    if lower in _JOINERS:
+        return [token._replace(kind="sep", text=_JOINERS[lower])]
+    if lower in _PERCENT:
+        return [token._replace(kind="op", text="%")]
+    if text in FUNCTIONS or text in CONSTANTS and len(text) > 1 or (text in GREEK and len(text) > 1):
+        return [token._replace(kind="command")]
+    if text == "x" and before is not None and before.kind == "number" and after is not None and after.text == "10":
+        return [token._replace(kind="op", text="*")]
+    if _is_unit(lower, before, token.spaced):
+        return [token._replace(kind="word")]
+    if len(text) == 1:
+        return [token._replace(kind="symbol")]
+    if len(text) >= 4 or (len(text) == 3 and not _beside_mathematics(before, after)) or lower in ("is", "no", "in", "of", "to", "th", "st", "nd", "rd"):
+        return [token._replace(kind="word")]
+    return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
+
+
+def _is_unit(lower: str, before: Token | None, spaced: bool) -> bool:
+    """A unit stands behind a number or another word; one letter is one only behind a space."""
+    if before is None or lower not in UNITS and lower not in UNIT_MODIFIERS:
+        return False
+    if before.kind == "word" and unit_name(before.text):
+        return True
+    return before.kind in ("number", "close") and len(lower) > 1
+
+
+def _beside_mathematics(before: Token | None, after: Token | None) -> bool:
+    return any(t is not None and t.kind in ("op", "rel", "number", "open", "close", "command") for t in (before, after))
+
+
+def _words(token: Token, before: Token | None) -> list[Token]:
+    """What stands in a \\text{...}: a joiner, a letter, a function, a number, or words."""
+    text = token.text.strip(" .,;:") if token.text.strip(" .,;:") else token.text
+    lower = text.lower()
+    if not lower or lower in ",;":
+        return [token._replace(kind="sep", text=",")] if lower in (",", ";") else []
+    if lower in _JOINERS:
+        return [token._replace(kind="sep", text=_JOINERS[lower])]
+    if lower in _PERCENT:
+        return [token._replace(kind="op", text="%")]
+    if _is_unit(lower, before, True) and not (len(text) == 1 and before is not None and before.kind == "close"):
+        return [token._replace(kind="word", text=text)]
+    if len(text) == 1 and text.isalpha():
+        return [token._replace(kind="symbol", text=text)]
+    if text in FUNCTIONS or text in CONSTANTS:
+        return [token._replace(kind="command", text=text)]
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return [token._replace(kind="number", text=text)]
+    joined = re.fullmatch(r"(?:(and|or)\s+)?(.*?)(?:,?\s+(and|or))?", text, re.IGNORECASE)
+    if joined and (joined[1] or joined[3]):
+        before_it, inside, after_it = joined[1], joined[2], joined[3]
+        parts = [Token("sep", before_it.lower())] if before_it else []
+        parts += _words(Token("word", inside), before if not parts else parts[-1])
+        return parts + ([Token("sep", after_it.lower())] if after_it else [])
+    return [token._replace(kind="word", text=text)]

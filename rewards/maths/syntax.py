@@ -1,0 +1,166 @@
+"""The syntax tree of an answer. Plain data: nothing here evaluates anything.
+
+An expression is a `Number`, `Symbol` or `Op`. An answer may also be a `Relation` ("x < 3"), a `Group` (list, tuple, set,
+interval), a `SetOp` (unions), a `Matrix`, or `Words`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A rational number as written.
+
+    Attributes:
+        value: exact.
+        places: digits after the decimal point; None for anything else than a decimal.
+    """
+
+    value: Fraction
+    places: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A letter with its subscript, or a constant: `pi`, `e`, `i`, `oo`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation or a function.
+
+    `name` is one of add, mul, div, neg, pow, pm, mp, ratio, percent, degree, fact, binom, mod, or a function's name.
+    """
+
+    name: str
+    args: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A chain of relations: `sides[0] ops[0] sides[1] ops[1] ...`; ops among = != < <= > >= in ~."""
+
+    sides: tuple["Node", ...]
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several parts. `brackets` is "" for a bare list, "{}" for a set, "()" for a tuple or open interval, "[)" and so on."""
+
+    brackets: str
+    items: tuple["Node", ...]
+    joined_by_or: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetOp:
+    """union, intersection or minus of two sets."""
+
+    name: str
+    left: "Node"
+    right: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Such:
+    """{variable | condition}."""
+
+    variable: "Node"
+    condition: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of entries."""
+
+    rows: tuple[tuple["Node", ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A value with a unit, or with words that say what it counts."""
+
+    value: "Node"
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Based:
+    """A numeral in a base, such as 2516_8."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text, in lower case, words separated by single spaces."""
+
+    text: str
+
+
+Node: TypeAlias = Number | Symbol | Op | Relation | Group | SetOp | Such | Matrix | Measured | Based | Words
+
+CONSTANTS = frozenset({"pi", "e", "i", "oo"})
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The parts of a node, in order."""
+    match node:
+        case Op(_, args):
+            return args
+        case Relation(sides, _):
+            return sides
+        case Group(_, items, _):
+            return items
+        case SetOp(_, left, right) | Such(left, right):
+            return (left, right)
+        case Matrix(rows):
+            return tuple(entry for row in rows for entry in row)
+        case Measured(value, _):
+            return (value,)
+    return ()
+
+
+def is_expression(node: Node) -> bool:
+    """Whether a node has a value: numbers, symbols and operations all the way down."""
+    return isinstance(node, Number | Symbol) or (isinstance(node, Op) and all(map(is_expression, node.args)))
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """The names of the variables in a node; constants are none."""
+    if isinstance(node, Symbol):
+        return frozenset() if node.name in CONSTANTS else frozenset({node.name})
+    return frozenset().union(*map(symbols, children(node)))
+
+
+def rename(node: Node, names: dict[str, str]) -> Node:
+    """The same tree with variables renamed."""
+    match node:
+        case Symbol(name):
+            return Symbol(names.get(name, name))
+        case Op(name, args):
+            return Op(name, tuple(rename(a, names) for a in args))
+        case Relation(sides, ops):
+            return Relation(tuple(rename(s, names) for s in sides), ops)
+        case Group(brackets, items, either):
+            return Group(brackets, tuple(rename(i, names) for i in items), either)
+        case SetOp(name, left, right):
+            return SetOp(name, rename(left, names), rename(right, names))
+        case Such(variable, condition):
+            return Such(rename(variable, names), rename(condition, names))
+        case Matrix(rows):
+            return Matrix(tuple(tuple(rename(e, names) for e in row) for row in rows))
+        case Measured(value, unit):
+            return Measured(rename(value, names), unit)
+    return node
+
+
+def contains(node: Node, *names: str) -> bool:
+    """Whether an operation of one of these names stands anywhere in the node."""
+    return (isinstance(node, Op) and node.name in names) or any(contains(c, *names) for c in children(node))
