@@ -37,14 +37,16 @@ def exact(node: Node) -> Fraction | None:
             return None
         parts.append(part)
     rule = _EXACT.get(node.name)
-    value = None if rule is None else rule(*parts) if _arity_fits(node.name, len(parts)) else None
+    value = rule(*parts) if rule is not None and _arity_fits(node.name, len(parts)) else None
     if value is None or max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         return None
     return value
 
 
 def _arity_fits(name: str, count: int) -> bool:
-    return count >= 2 if name in ("add", "mul", "gcd", "lcm", "min", "max") else count == _ARITY.get(name, 1)
+    if name in ("add", "mul", "gcd", "lcm", "min", "max"):
+        return count >= 2
+    return count == _ARITY.get(name, 1) or (name == "log" and count == 2)
 
 
 _ARITY = {"div": 2, "pow": 2, "binom": 2, "mod": 2, "ratio": 2}
@@ -140,7 +142,7 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
     if node.name == "pow":
         return _residue_power(node, point)
     rule = _RESIDUE.get(node.name)
-    if rule is None:
+    if rule is None or not _arity_fits(node.name, len(node.args)):
         raise UndecidedError(node.name)
     return rule(*(residue(argument, point) for argument in node.args)) % PRIME
 
@@ -202,7 +204,7 @@ class Evaluator:
         """The value as an mpmath number."""
         try:
             return self._value(node)
-        except (ZeroDivisionError, ValueError, OverflowError, TypeError, self.mp.NoConvergence) as error:
+        except (ZeroDivisionError, ValueError, OverflowError, self.mp.NoConvergence) as error:
             raise UndecidedError(str(error)) from error
 
     def _value(self, node: Node) -> Any:
@@ -214,7 +216,7 @@ class Evaluator:
             raise UndecidedError("no number")
         arguments = [self._value(argument) for argument in node.args]
         rule = _NUMERIC.get(node.name)
-        if rule is None:
+        if rule is None or not _arity_fits(node.name, len(arguments)):
             raise UndecidedError(node.name)
         return self._seen(rule(self, *arguments))
 
