@@ -28,7 +28,9 @@ _FORMULA = re.compile(
     rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?:\\.|[^$\n\\]){{1,{MAX_FORMULA}}})\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
     re.DOTALL,
 )
-_NAME = re.compile(r"[A-Za-z](?:_\w|_\{[^}]*\})?'*(?:\([^()]*\))?|[A-Z]{2,3}|\([a-zA-Z, ]+\)|\\?\|[A-Z]{2}\\?\||.*[<>\\!]")
+_NAME = re.compile(
+    r"[A-Za-z](?:_\w|_\{[^}]*\})?'*(?:\([^()]*\))?|[A-Z]{2,3}|\([a-zA-Z, ]+\)|\\?\|[A-Z]{2}\\?\||.*[<>\\!]"
+)
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _BETWEEN_BOXES = re.compile(r"(?:[\s,;.$&\\()\[\]]|\\q?quad|\\text|[{}]|and\b|or\b|[A-Za-z]+ and\b)*")
 _CHOICES = re.compile(r"\bor\b|\bnot\b|n't\b|\beither\b", re.IGNORECASE)
@@ -135,7 +137,11 @@ def _said(sentence: str) -> str | None:
     first = _FORMULA.match(sentence)
     if first:
         tail = _SENTENCE_END.split(sentence[first.end() :])[0]
-        return sentence[: first.end()] + tail if _CHOICES.search(tail) or _continues(tail) else _inside(first) + _percent(tail)
+        return (
+            sentence[: first.end()] + tail
+            if _CHOICES.search(tail) or _continues(tail)
+            else _inside(first) + _percent(tail)
+        )
     said = (sentence[: end.start()] if end else sentence).strip(" *.")
     if _CHOICES.search(said):
         return _corrected(said) if re.search(r"\bnot\b", said) else said or None
@@ -163,7 +169,16 @@ def _whole(text: str) -> str | None:
     text = text.strip()
     if any(c.isalpha() and ord(c) > 0x2E80 for c in text):
         return None  # a sentence in Chinese or Japanese
-    return text if len(text) <= 200 and re.fullmatch(r"[^A-Za-z\n]*|\$[^$]*\$|\$\$[^$]*\$\$|[A-Za-z]{0,3}\s?(?:[=<>≤≥!\\]|[-+*/^(])[^.\n]*|[^A-Za-z\n.]*\d\$?\s*(?:pct|percent|%)", text) and re.search(r"\w", text) else None
+    return (
+        text
+        if len(text) <= 200
+        and re.fullmatch(
+            r"[^A-Za-z\n]*|\$[^$]*\$|\$\$[^$]*\$\$|[A-Za-z]{0,3}\s?(?:[=<>≤≥!\\]|[-+*/^(])[^.\n]*|[^A-Za-z\n.]*\d\$?\s*(?:pct|percent|%)",
+            text,
+        )
+        and re.search(r"\w", text)
+        else None
+    )
 
 
 def _last_formula(text: str) -> str | None:

@@ -18,6 +18,7 @@ def cosine_length_fn(
     response_ids: Sequence[int],
     finished: bool = True,
     tags: Tags | None = None,
+    question: str | None = None,
     max_tokens: int | None = None,
     correct_short: float = 2.0,
     correct_long: float = 1.0,
@@ -37,6 +38,7 @@ def cosine_length_fn(
         response_ids: the tokens of the response.
         finished: whether it ended by itself.
         tags: the template's tags.
+        question: the problem.
         max_tokens: length limit of a response.
         correct_short: for a right answer in no tokens.
         correct_long: for a right answer in `max_tokens` tokens.
@@ -55,7 +57,7 @@ def cosine_length_fn(
     """
     limit = check_tokens("cosine_length_fn", "max_tokens", max_tokens)
     _check_order(correct_short, correct_long, wrong_long, wrong_short, exceed_penalty)
-    outcome = verdict(response, gold, tags)
+    outcome = verdict(response, gold, tags, question)
     length = tokens_of(response, response_ids)
     if outcome.status in UNDECIDED or (finished and length is None):
         return Score(None, outcome)

@@ -8,7 +8,12 @@ from rewards.tags import Tags
 
 @reward_fn("math_reward_fn")
 def math_reward_fn(
-    response: str, gold: str | None, tags: Tags | None = None, correct_score: float = 1.0, wrong_score: float = 0.0
+    response: str,
+    gold: str | None,
+    tags: Tags | None = None,
+    question: str | None = None,
+    correct_score: float = 1.0,
+    wrong_score: float = 0.0,
 ) -> Score:
     r"""1.0 for a right answer, else 0; tags count where the response has them and are not asked for.
 
@@ -22,7 +27,7 @@ def math_reward_fn(
     >>> math_reward_fn(r"<think>\boxed{42}</think><answer>41</answer>", "42").value
     0.0
     """
-    outcome = verdict(response, gold, tags)
+    outcome = verdict(response, gold, tags, question)
     if outcome.status in UNDECIDED:
         return Score(None, outcome)
     return Score(correct_score if outcome.correct else wrong_score, outcome)

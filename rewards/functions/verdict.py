@@ -8,7 +8,7 @@ UNDECIDED = ("bad_gold", "timed_out", "error")
 """Verdicts that say nothing of the response: the sample is neither rewarded nor punished."""
 
 
-def verdict(response: str, gold: str | None, tags: Tags | None) -> Outcome:
+def verdict(response: str, gold: str | None, tags: Tags | None, question: str | None = None) -> Outcome:
     """Compare the answer with the right one.
 
     The answer stands between the template's answer tags if the response has them after its thinking; otherwise it is
@@ -23,8 +23,8 @@ def verdict(response: str, gold: str | None, tags: Tags | None) -> Outcome:
     gold = None if gold is None else gold_from_gsm8k(gold)
     rest = after_thinking(response, tags)
     if tags.answer_start.text in rest or tags.answer_end.text in rest:
-        return grade(response, gold, tags=tags)
-    return grade(rest, gold)
+        return grade(response, gold, tags=tags, question=question)
+    return grade(rest, gold, question=question)
 
 
 def after_thinking(response: str, tags: Tags) -> str:

@@ -4,6 +4,7 @@
 2. number: both are plain numbers; exact.
 3. time, choice: times of day, and letters of multiple-choice questions.
 4. structure, expression: both are read into syntax trees and compared.
+5. fallback: math-verify, in a killable process, for a gold that we can't read.
 
 Each stage decides or passes on. What no stage accepts is not the same.
 """
@@ -11,6 +12,7 @@ Each stage decides or passes on. What no stage accepts is not the same.
 import re
 from functools import lru_cache
 
+from rewards.maths import fallback
 from rewards.maths.compare import same_answer
 from rewards.maths.errors import UnreadableError
 from rewards.maths.exact import parse_number
@@ -23,7 +25,8 @@ _TIME = re.compile(r"\d{1,2}:[0-5]\d(?:\s?[aApP]\.?[mM]\.?)?")
 
 
 def equivalent(answer: str, gold: str) -> tuple[bool, str]:
-    """Whether two answers say the same, and the stage that decided: text, number, time, choice, expression, structure, or none."""
+    """Whether two answers say the same, and the stage that decided: text, number, time, choice, expression,
+    structure, fallback, or none."""
     answer, gold = tidy(answer), tidy(gold)
     if not answer or not gold:
         return False, "empty"
@@ -62,6 +65,8 @@ def _contradicts_itself(text: str) -> bool:
 
 def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
     left, right = tree(answer), tree(gold)
+    if right is None and fallback.applies(gold):
+        return fallback.verify(answer, gold) is True, "fallback"
     if left is None or right is None:
         return False, "none"
     stage = "expression" if is_expression(left) and is_expression(right) else "structure"
@@ -73,5 +78,5 @@ def tree(tidied: str) -> Node | None:
     """The syntax tree of a text, None if it has none."""
     try:
         return parse(tidied)
-    except UnreadableError:
+    except (UnreadableError, RecursionError):  # the caller may have used up most of the stack
         return None

@@ -54,7 +54,11 @@ _ARITY = {"div": 2, "pow": 2, "binom": 2, "mod": 2, "ratio": 2}
 
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
     if exponent.denominator != 1:
-        return _exact_root(base ** exponent.numerator, exponent.denominator) if abs(exponent.numerator) < 8 and (base > 0) else None
+        return (
+            _exact_root(base**exponent.numerator, exponent.denominator)
+            if abs(exponent.numerator) < 8 and (base > 0)
+            else None
+        )
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
     if size * abs(exponent.numerator) > MAX_BITS or (base == 0 and exponent <= 0):
         return None
@@ -289,10 +293,16 @@ class Evaluator:
 
 
 def _named(name: str) -> Callable[..., Any]:
+    """A function of mpmath's by its name there."""
     return lambda e, v: getattr(e.mp, name)(e.bounded(v))
 
 
+_CIRCULAR: dict[str, Callable[..., Any]] = {
+    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh tanh coth".split()},
+    **{"arc" + name: _named("a" + name) for name in "sin cos tan cot sec csc sinh cosh tanh".split()},
+}
 _NUMERIC: dict[str, Callable[..., Any]] = {
+    **_CIRCULAR,
     "add": lambda e, *v: sum(v[1:], v[0]),
     "mul": lambda e, *v: math.prod(v[1:], start=v[0]),
     "neg": lambda e, v: -v,
@@ -319,6 +329,4 @@ _NUMERIC: dict[str, Callable[..., Any]] = {
     "min": lambda e, *v: min(map(e.real, v)),
     "max": lambda e, *v: max(map(e.real, v)),
     "mod": lambda e, v, w: e.mp.fmod(e.real(v), e.real(w)),
-} | {name: _named(name) for name in "sin cos tan cot sec csc sinh cosh tanh coth".split()} | {
-    "arc" + name: _named("a" + name) for name in "sin cos tan cot sec csc sinh cosh tanh".split()
-}  # fmt: skip
+}

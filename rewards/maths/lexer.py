@@ -56,8 +56,30 @@ _SYMBOLS = {
     "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "…": "dots", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
 }  # fmt: skip
 _SUPERSCRIPTS = {c: str(i) for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {"⁻": "-", "ⁿ": "n"}
-_OPEN = {"(": "(", "[": "[", "{": "{", "lbrace": "\\{", "langle": "(", "lfloor": "lfloor", "lceil": "lceil", "lbrack": "[", "⌊": "lfloor", "⌈": "lceil"}
-_CLOSE = {")": ")", "]": "]", "}": "}", "rbrace": "\\}", "rangle": ")", "rfloor": "rfloor", "rceil": "rceil", "rbrack": "]", "⌋": "rfloor", "⌉": "rceil"}
+_OPEN = {
+    "(": "(",
+    "[": "[",
+    "{": "{",
+    "lbrace": "\\{",
+    "langle": "(",
+    "lfloor": "lfloor",
+    "lceil": "lceil",
+    "lbrack": "[",
+    "⌊": "lfloor",
+    "⌈": "lceil",
+}
+_CLOSE = {
+    ")": ")",
+    "]": "]",
+    "}": "}",
+    "rbrace": "\\}",
+    "rangle": ")",
+    "rfloor": "rfloor",
+    "rceil": "rceil",
+    "rbrack": "]",
+    "⌋": "rfloor",
+    "⌉": "rceil",
+}
 
 
 def tokens(text: str) -> list[Token]:

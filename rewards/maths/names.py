@@ -38,7 +38,11 @@ def _letters(token: Token, before: Token | None, after: Token | None) -> list[To
         return [token._replace(kind="word")]
     if len(text) == 1:
         return [token._replace(kind="symbol")]
-    if len(text) >= 4 or (len(text) == 3 and not _beside_mathematics(before, after)) or lower in ("is", "no", "in", "of", "to", "th", "st", "nd", "rd"):
+    if (
+        len(text) >= 4
+        or (len(text) == 3 and not _beside_mathematics(before, after))
+        or lower in ("is", "no", "in", "of", "to", "th", "st", "nd", "rd")
+    ):
         return [token._replace(kind="word")]
     return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
 

@@ -40,7 +40,9 @@ def is_plainly_a_set(node: Node) -> bool:
     """Whether a node can mean nothing but a set of numbers (a pair in parentheses may be a point, too)."""
     match node:
         case Relation(_, ops):
-            return any(op in ("<", "<=", ">", ">=", "!=") for op in ops) or (ops == ("in",) and is_plainly_a_set(node.sides[1]))
+            return any(op in ("<", "<=", ">", ">=", "!=") for op in ops) or (
+                ops == ("in",) and is_plainly_a_set(node.sides[1])
+            )
         case SetOp() | Such():
             return True
         case Group(brackets, items):
@@ -66,11 +68,21 @@ def real_set(node: Node) -> RealSet:
         case Relation():
             return _of_relation(node)
         case Such(variable, condition):
-            inside = _of_parts(condition.items, either=condition.joined_by_or) if isinstance(condition, Group) and not condition.brackets else real_set(condition)
+            inside = (
+                _of_parts(condition.items, either=condition.joined_by_or)
+                if isinstance(condition, Group) and not condition.brackets
+                else real_set(condition)
+            )
             return _intersection(real_set(variable), inside) if isinstance(variable, Relation) else inside
         case SetOp(name, left, right):
             a, b = real_set(left), real_set(right)
-            return union(a + b) if name == "union" else _intersection(a, b) if name == "intersection" else _intersection(a, complement(b))
+            return (
+                union(a + b)
+                if name == "union"
+                else _intersection(a, b)
+                if name == "intersection"
+                else _intersection(a, complement(b))
+            )
         case Group("", items, either):
             return _of_parts(items, either)
         case Group("{}", items):
@@ -124,7 +136,7 @@ def _linear(left: Node, op: str, right: Node) -> RealSet:
     at = [exact(substitute(difference, next(iter(names)), Fraction(x))) for x in (0, 1, 2)]
     if None in at:
         raise NoSetError
-    b, a_b, twice = at  # type: ignore[misc]
+    b, a_b, twice = at
     slope = a_b - b  # type: ignore[operator]
     if slope == 0 or twice - a_b != slope:  # type: ignore[operator]
         raise NoSetError
@@ -200,7 +212,11 @@ def union(intervals: Iterable[Interval]) -> RealSet:
     found = [i for i in intervals if not _empty(i)]
     if len(found) < 2:
         return tuple(found)
-    found.sort(key=cmp_to_key(lambda a, b: compare_ends(a.low, b.low) or (b.low_closed > a.low_closed) - (b.low_closed < a.low_closed)))
+    found.sort(
+        key=cmp_to_key(
+            lambda a, b: compare_ends(a.low, b.low) or (b.low_closed > a.low_closed) - (b.low_closed < a.low_closed)
+        )
+    )
     joined = [found[0]]
     for interval in found[1:]:
         last = joined[-1]
@@ -240,7 +256,9 @@ def complement(a: RealSet) -> RealSet:
     found, low, low_closed = [], MINUS_INFINITY, False
     start: Node = low
     for interval in a:
-        found.append(Interval(start, low_closed, interval.low, not interval.low_closed and not sign_of_infinity(interval.low)))
+        found.append(
+            Interval(start, low_closed, interval.low, not interval.low_closed and not sign_of_infinity(interval.low))
+        )
         start, low_closed = interval.high, not interval.high_closed
     if sign_of_infinity(start) != 1:
         found.append(Interval(start, low_closed, INFINITY, False))

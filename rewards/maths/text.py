@@ -9,7 +9,20 @@ _SPACES = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad|~|\s+")
 _QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
 _WORDS = re.compile(r"[A-Za-z .,'-]+")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
-_TRANSLATION = str.maketrans({"\u2212": "-", "\uff0c": ",", "\uff08": "(", "\uff09": ")", "\uff1a": ":", "\u3002": ".", "\uff05": "%", "\u00a0": " ", "\u202f": " ", "\u2009": " "})
+_TRANSLATION = str.maketrans(
+    {
+        "\u2212": "-",
+        "\uff0c": ",",
+        "\uff08": "(",
+        "\uff09": ")",
+        "\uff1a": ":",
+        "\u3002": ".",
+        "\uff05": "%",
+        "\u00a0": " ",
+        "\u202f": " ",
+        "\u2009": " ",
+    }
+)
 
 
 _BROKEN = {"\x0crac": "\\frac", "\text": "\\text", "\times": "\\times", "\theta": "\\theta", "\tan": "\\tan", "\x08oxed": "\\boxed", "\x08egin": "\\begin",

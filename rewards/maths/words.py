@@ -19,7 +19,9 @@ GREEK = frozenset(
     "varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell hbar partial nabla".split()
 )
 
-DECORATIONS = frozenset("overline bar vec hat tilde widehat overrightarrow widetilde underline mathbb mathcal mathfrak angle triangle measuredangle".split())
+DECORATIONS = frozenset(
+    "overline bar vec hat tilde widehat overrightarrow widetilde underline mathbb mathcal mathfrak angle triangle measuredangle".split()
+)
 """Commands that mark a name and change no value."""
 
 _UNIT_NAMES = {
@@ -36,7 +38,9 @@ UNITS = {form: name for name, forms in _UNIT_NAMES.items() for form in (name, *f
 
 UNIT_MODIFIERS = {"square": "square", "sq": "square", "cubic": "cubic", "cu": "cubic", "per": "per"}
 
-QUALIFIERS = frozenset("for where when if with such as because since so which that provided whenever given after rounded approximately or-so".split())
+QUALIFIERS = frozenset(
+    "for where when if with such as because since so which that provided whenever given after rounded approximately or-so".split()
+)
 """Words after which an answer only says when it holds."""
 
 NEGATIONS = frozenset(

@@ -1,0 +1,15 @@
+"""What a reward function pays that it should not, and does not pay that it should: `audit(function)`.
+
+>>> from rewards.audit import audit
+>>> def last_number(response, gold):
+...     return float(response.rstrip("</answer>").endswith(gold))
+>>> report = audit(last_number)
+>>> report.ok, "negation: not 42" in [finding.probe for finding in report.findings]
+(False, True)
+"""
+
+from rewards.audit.probes import PROBES, Probe
+from rewards.audit.report import Finding, Report
+from rewards.audit.run import audit, score_each
+
+__all__ = ["PROBES", "Finding", "Probe", "Report", "audit", "score_each"]

@@ -1,0 +1,106 @@
+"""Numbers as people write them: decimals, mixed numbers, repeating decimals, powers of ten, other bases, degrees."""
+
+from fractions import Fraction
+
+from rewards.maths.cursor import Cursor
+from rewards.maths.errors import UnreadableError
+from rewards.maths.lexer import Token
+from rewards.maths.syntax import Based, Node, Number, Op
+
+MAX_POWER_OF_TEN = 5000
+FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "rfrac"})
+
+
+class Numerals(Cursor):
+    """The part of the parser that reads numbers."""
+
+    def number(self) -> Node:
+        text = self.next().text
+        if "," in text and self.brackets:
+            return self.splitread_number(text)
+        text = text.replace(",", "")
+        if self.at("command", "overline") and self.peek(1).text == "{" and self.peek(2).kind == "number":
+            return self.repeating(text)
+        if self.at("op", "_"):
+            return self.based(text)
+        return self.mixed(read_number(text))
+
+    def splitread_number(self, text: str) -> Node:
+        """Within brackets a comma separates: (1,234) is a pair."""
+        first, *rest = text.split(",")
+        new = [t for part in rest for t in (Token("sep", ","), Token("number", part))]
+        self.tokens[self.place : self.place] = new
+        return read_number(first)
+
+    def repeating(self, text: str) -> Node:
+        self.next()
+        digits = self.braced()
+        if not isinstance(digits, Number) or "." not in text:
+            raise UnreadableError("a repeating decimal has a point")
+        repeated = self.tokens[self.place - 2].text
+        start = Number(Fraction(text + "0"))
+        shift = 10 ** len(text.split(".")[1])
+        return Number(start.value + Fraction(int(repeated), (10 ** len(repeated) - 1) * shift))
+
+    def based(self, text: str) -> Node:
+        self.next()
+        base = self.argument()
+        if isinstance(base, Number) and 2 <= base.value <= 36 and base.value.denominator == 1:
+            return Based(text, int(base.value))
+        raise UnreadableError("a numeral with a subscript that is no base")
+
+    def mixed(self, whole: Number) -> Node:
+        """3\\frac{1}{2} and 3 1/2 are sums."""
+        if whole.places is not None:
+            return self.scientific(whole) if self.at("symbol", "e", "E") and not self.peek().spaced else whole
+        if self.at("command", *FRACTIONS):
+            start, saved = self.place, list(self.tokens)
+            fraction = self.primary()
+            proper = _proper(fraction)
+            if proper is not None:
+                return Number(whole.value + proper)
+            self.place, self.tokens = start, saved
+        elif self.at("number") and self.peek().spaced and self.peek(1).text == "/" and self.peek(2).kind == "number":
+            top, bottom = self.peek().text, self.peek(2).text
+            if top.isdigit() and bottom.isdigit() and 0 < int(top) < int(bottom):
+                self.place += 3
+                return Number(whole.value + Fraction(int(top), int(bottom)))
+        elif self.at("symbol", "e", "E") and not self.peek().spaced:
+            return self.scientific(whole)
+        return whole
+
+    def scientific(self, whole: Number) -> Node:
+        ahead = 2 if self.peek(1).text in ("+", "-") else 1
+        digits = self.peek(ahead)
+        if digits.kind != "number" or not digits.text.isdigit() or digits.spaced or int(digits.text) > MAX_POWER_OF_TEN:
+            return whole
+        power = -int(digits.text) if self.peek(1).text == "-" else int(digits.text)
+        self.place += ahead + 1
+        return Number(whole.value * Fraction(10) ** power)
+
+    def degrees(self, base: Node) -> Node:
+        self.expect("op", "degree")
+        self.accept("op", "")
+        minutes = self.sixtieths("'", 60)
+        seconds = self.sixtieths('"', 3600)
+        parts = [base, *(p for p in (minutes, seconds) if p is not None)]
+        return Op("degree", (parts[0] if len(parts) == 1 else Op("add", tuple(parts)),))
+
+    def sixtieths(self, mark: str, share: int) -> Node | None:
+        marks = 2 if mark == '"' and self.peek(1).text == "'" == self.peek(2).text else 1
+        if not (self.at("number") and (self.peek(1).text == mark or marks == 2)):
+            return None
+        value = read_number(self.next().text)
+        self.place += marks
+        return Number(value.value / share)
+
+
+def read_number(text: str) -> Number:
+    whole, point, decimals = text.partition(".")
+    return Number(
+        Fraction(f"{whole or '0'}.{decimals}" if decimals else whole or "0"), len(decimals) if decimals else None
+    )
+
+
+def _proper(fraction: Node) -> Fraction | None:
+    return fraction.value if isinstance(fraction, Number) and 0 < fraction.value < 1 else None

@@ -1,0 +1,105 @@
+"""Answers in their shortest form: without intermediate steps, approximations and plus-minus signs."""
+
+from itertools import product
+from math import prod
+
+from rewards.maths.evaluate import exact
+from rewards.maths.syntax import Group, Measured, Node, Op, Relation, Symbol, Words, contains, is_expression, symbols
+
+MAX_SIGNS = 16
+
+
+def simplify(node: Node) -> Node | None:
+    """Without approximations, intermediate steps and plus-minus signs; None for "41 = 42"."""
+    if isinstance(node, Relation):
+        short = _cut(node)
+        if short is None:
+            return None
+        node = short
+    if isinstance(node, Measured):
+        value = simplify(node.value)
+        return None if value is None else _measured(value, node.unit)
+    if isinstance(node, Group):
+        items = [simplify(item) for item in node.items]
+        if any(item is None for item in items):
+            return None
+        node = Group(node.brackets, tuple(i for i in items if i is not None), node.joined_by_or)
+    return node
+
+
+def _measured(value: Node, unit: str) -> Node:
+    """The unit of the whole list is each part's: "5 and 7 meters" """
+    if isinstance(value, Group) and value.brackets == "":
+        return Group("", tuple(_measured(i, unit) for i in value.items), value.joined_by_or)
+    return Measured(value, unit)
+
+
+def _cut(node: Relation) -> Node | None:
+    """Of "x = 3 + 4 = 7 ~ 7.0" remains "x = 7". A chain of numbers that differ, "41 = 42", says nothing."""
+    sides, ops = node.sides, node.ops
+    if "~" in ops:
+        place = ops.index("~")
+        sides, ops = sides[: place + 1], ops[:place]
+    if ops and set(ops) == {"="}:
+        values = [v for v in map(exact, sides) if v is not None]
+        if len(set(values)) > 1 and not is_name(sides[0]):
+            return None
+        if all(is_expression(s) and not symbols(s) for s in sides):
+            return sides[-1]  # a calculation: what it comes to
+        sides, ops = (sides[0], sides[-1]), ("=",)
+    return Relation(sides, ops) if ops else sides[0]
+
+
+def without_signs(node: Node) -> Node:
+    """Plus-minus written out: a list of both."""
+    if not contains(node, "pm", "mp"):
+        return node
+    if isinstance(node, Group) and node.brackets in ("", "{}"):
+        items = tuple(choice for item in node.items for choice in _choices(item))
+        return Group(node.brackets, items, node.joined_by_or)
+    choices = _choices(node)
+    return choices[0] if len(choices) == 1 else Group("", tuple(choices))
+
+
+def _choices(node: Node) -> list[Node]:
+    """A node for each choice of signs. In one expression all signs go together; parts of a tuple choose freely."""
+    if not contains(node, "pm", "mp"):
+        return [node]
+    if isinstance(node, Group):
+        parts = [_choices(item) for item in node.items]
+        if prod(len(p) for p in parts) > MAX_SIGNS:
+            return [node]
+        return [Group(node.brackets, items, node.joined_by_or) for items in product(*parts)]
+    return [_signed(node, upper) for upper in (True, False)]
+
+
+def _signed(node: Node, upper: bool) -> Node:
+    match node:
+        case Op("pm" | "mp" as name, (left, right)):
+            right = _signed(right, upper)
+            return Op("add", (_signed(left, upper), right if (name == "pm") == upper else Op("neg", (right,))))
+        case Op(name, args):
+            return Op(name, tuple(_signed(a, upper) for a in args))
+        case Relation(sides, ops):
+            return Relation(tuple(_signed(s, upper) for s in sides), ops)
+        case Measured(value, unit):
+            return Measured(_signed(value, upper), unit)
+    return node
+
+
+def is_name(node: Node) -> bool:
+    """x, x_1, f(x), AB, |AB|, NO/BO, (p, q, r), "maximum": letters that stand for something."""
+    match node:
+        case Symbol(name):
+            return name not in ("pi", "oo", "i")
+        case Words():
+            return True
+        case Op("call", _):
+            return True
+        case Op("mul" | "div" | "abs" | "ratio", args):
+            return all(map(is_name, args))
+        case Group("()", items):
+            return all(isinstance(i, Symbol) for i in items)
+        case Measured(value, _):
+            return is_name(value)
+    return False

@@ -1,0 +1,1 @@
+"""Tools of the command line that need no model: `rlvr audit`, `rlvr score`."""
