@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.outcome import Outcome, Score
+from rewards.outcome import UNDECIDED, Outcome, Score
 from rewards.registry import PLURAL_OF, RewardFunction
 from rewards.sample import FIELDS, Sample
 
@@ -44,7 +44,7 @@ def _arguments(function: RewardFunction, sample: Sample) -> dict[str, Any]:
 
 def _batch_arguments(function: RewardFunction, samples: Sequence[Sample]) -> dict[str, Any]:
     known = [sample.known() for sample in samples]
-    columns = {name for one in known for name in one} - set(FIELDS)
+    columns = {name for one in known for name in one} - set(FIELDS) - set(PLURAL_OF.values())
     batch = {plural: [one[name] for one in known] for name, plural in PLURAL_OF.items()}
     batch |= {name: [one.get(name) for one in known] for name in columns}
     return _inject(function, batch | {"tags": samples[0].tags})
@@ -74,7 +74,7 @@ def _check(function: RewardFunction, result: Any, sample: Sample) -> Score:
         value = None if result.value is None else _number(function, result.value, sample)
         return Score(value, result.outcome, components)
     if isinstance(result, Outcome):
-        return Score(None if result.status == "bad_gold" else float(result.correct), result)
+        return Score(None if result.status in UNDECIDED else float(result.correct), result)
     if isinstance(result, Mapping):
         components = {str(name): _number(function, value, sample) for name, value in result.items()}
         return Score(components.get("score", sum(components.values())), None, components)

@@ -185,7 +185,7 @@ def _last_formula(text: str) -> str | None:
     """The formula or number that ends last; a number inside a formula is part of it."""
     tail = text[-4000:]
     formula = None
-    for formula in _FORMULA.finditer(tail):
+    for formula in _FORMULA.finditer(tail):  # noqa: B007
         pass
     after = tail[formula.end() :] if formula else tail
     numbers = list(_NUMBERS.finditer(after))

@@ -14,6 +14,7 @@ doubt. Nothing that a model wrote is ever evaluated; numbers are read by `reward
 import time
 from functools import lru_cache
 
+from rewards.echo import echoes
 from rewards.extract import extract, last_boxes
 from rewards.maths import equivalent
 from rewards.outcome import Outcome
@@ -27,7 +28,7 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         response: what the model wrote.
         gold: the right answer.
         tags: the template's tags; the answer then counts only between the answer tags.
-        question: the problem; no stage looks at it yet.
+        question: the problem; an answer that only repeats a calculation from it is wrong.
     """
     start = time.perf_counter()
     answer = None
@@ -37,6 +38,8 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         status, stage = "no_answer", "extract"
     else:
         same, stage = equivalent(answer, answer_of_gold(gold))
+        if same and stage in ("expression", "structure") and echoes(answer, question):
+            same, stage = False, "echo"
         status = "correct" if same else "wrong"
     return Outcome(status, answer, stage, time.perf_counter() - start)  # type: ignore[arg-type]
 

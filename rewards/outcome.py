@@ -6,6 +6,8 @@ from typing import Literal, get_args
 
 Status = Literal["correct", "wrong", "no_answer", "bad_gold", "timed_out", "error"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+UNDECIDED: tuple[Status, ...] = ("bad_gold", "timed_out", "error")
+"""Verdicts that say nothing of the response: the sample is neither rewarded nor punished."""
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,11 @@ def resolve(
     """
     if isinstance(spec, RewardFunction):
         return spec
-    name, function = (spec.__name__, spec) if callable(spec) else (_short_name(spec), _find(spec))
+    from rewards.foreign import adapt, name_of  # it imports this module
+
+    name, function = (name_of(spec), spec) if callable(spec) else (_short_name(spec), _find(spec))
     chosen = dict((options or {}).get(name, {}))
+    function = adapt(function, chosen) or function
     parameters = inspect.signature(function).parameters
     catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     unknown = [key for key in chosen if key not in parameters and not catches_all]

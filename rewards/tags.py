@@ -54,9 +54,11 @@ class Tags:
         """The text between the last answer tags after the thinking; None where there is no complete pair.
 
         An answer tag inside the thinking is part of the thinking, and a response with more answers than the template
-        asks for has none: whoever writes down several answers is not paid for one of them.
+        asks for, or that ends its thinking twice, has none: whoever writes down several answers is not paid for one of them.
         """
         rest = response
+        if rest.count(self.think_end.text) > max(1, self.think_end.num_occur):
+            return None
         if self.think_end.text in rest:
             rest = rest.rsplit(self.think_end.text, 1)[1]
         elif self.think_start.text in rest:

@@ -1,4 +1,4 @@
-"""The command line: `rlvr train`, `rlvr template`, `rlvr rewards`, and the functions behind the scripts."""
+"""The command line: `rlvr train`, `rlvr template`, `rlvr rewards`, `rlvr score`, `rlvr audit`, and what the scripts call."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +11,9 @@ USAGE = """usage: rlvr COMMAND [flags]
   rlvr train            train by PPO under rule rewards (rlvr train --help lists every flag)
   rlvr template check   prove that a conversation template fits a tokenizer
   rlvr template list    the templates that are shipped
-  rlvr rewards          the registered reward functions
+  rlvr rewards [NAME]   the registered reward functions, or all about one of them
+  rlvr score            score a file of responses (JSONL, CSV, Parquet)
+  rlvr audit            try to fool a reward function, and check a data set's right answers
 """
 
 
@@ -26,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "train": train_command,
         "template": template_command,
         "rewards": rewards_command,
+        "score": score_command,
+        "audit": audit_command,
     }
     if command not in commands:
         print(f"error: unknown command {command!r}; there are: {', '.join(commands)}", file=sys.stderr)
@@ -96,15 +100,40 @@ def _check_template(name: str, tokenizer_name: str) -> None:
 
 
 def rewards_command(argv: list[str]) -> None:
-    """`rlvr rewards`: the names of the registered reward functions with their first line of documentation."""
+    """`rlvr rewards`: the registered reward functions with their first line of documentation, or all of one's."""
     import argparse
+    import inspect
 
-    from rewards import names, resolve
+    from rewards import load_plugins, names, resolve
 
-    argparse.ArgumentParser(prog="rlvr rewards", description="List the registered reward functions.").parse_args(argv)
+    parser = argparse.ArgumentParser(prog="rlvr rewards", description="List the registered reward functions.")
+    parser.add_argument("name", nargs="?", help="print this one's arguments and documentation")
+    parser.add_argument(
+        "--reward_plugins", nargs="+", default=[], metavar="FILE", help="Python files or modules to import"
+    )
+    arguments = parser.parse_args(argv)
+    load_plugins(arguments.reward_plugins)
+    if arguments.name:
+        function = resolve(arguments.name).function
+        print(f"{arguments.name}{inspect.signature(function)}\n\n{inspect.getdoc(function) or 'no documentation'}")
+        return
     for name in names():
-        lines = (resolve(name).function.__doc__ or "").strip().splitlines()
+        lines = (inspect.getdoc(resolve(name).function) or "").splitlines()
         print(f"{name:28} {lines[0] if lines else ''}")
+
+
+def score_command(argv: list[str]) -> None:
+    """`rlvr score`: see `rlvr.tools.score`."""
+    from rlvr.tools.score import score_command
+
+    score_command(argv)
+
+
+def audit_command(argv: list[str]) -> None:
+    """`rlvr audit`: see `rlvr.tools.audit`."""
+    from rlvr.tools.audit import audit_command
+
+    audit_command(argv)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The trainer asks a reward model for one score per response and does not know whe
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,7 +37,8 @@ class RLVRRewardModel:
         weights: Sequence[float] | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.rewards = RewardSet([resolve(function, options=options) for function in reward_fn_list], weights)
+        functions = [_with_tokenizer(resolve(f, options=options), tokenizer) for f in reward_fn_list]
+        self.rewards = RewardSet(functions, weights)
         self.tokenizer = tokenizer
         self.tags = tags
         self.last_results: list[Combined] = []
@@ -94,6 +96,13 @@ class RLVRRewardModel:
     def eval(self) -> "RLVRRewardModel":
         """Rules have no training mode; here so that reward models of both kinds can be handled alike."""
         return self
+
+
+def _with_tokenizer(function: RewardFunction, tokenizer: PreTrainedTokenizerBase | None) -> RewardFunction:
+    """A function that asks for `tokenizer` (ColossalAI's do) gets this one, once for each worker rather than each sample."""
+    if tokenizer is None or "tokenizer" not in function.parameters or "tokenizer" in function.options:
+        return function
+    return replace(function, options={**function.options, "tokenizer": tokenizer})
 
 
 def metrics_of(result: Combined) -> dict[str, float]:

@@ -17,7 +17,7 @@ LAYERS = [
     ["rlvr.validate", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],
     ["rlvr.trainer"],
-    ["rlvr.console", "rlvr.build", "rlvr.api"],
+    ["rlvr.console", "rlvr.build", "rlvr.api", "rlvr.tools"],
     ["rlvr.cli"],
     ["scripts"],
 ]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rewards.errors import UserError
 from rewards.functions.lengths import check_number, check_tokens, tokens_of
-from rewards.functions.verdict import UNDECIDED, verdict
-from rewards.outcome import Score
+from rewards.functions.verdict import verdict
+from rewards.outcome import UNDECIDED, Score
 from rewards.registry import reward_fn
 from rewards.tags import Tags
 

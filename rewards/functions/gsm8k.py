@@ -8,7 +8,12 @@ from rewards.tags import Tags
 
 @reward_fn("gsm8k_reward_fn")
 def gsm8k_reward_fn(
-    response: str, gold: str | None, tags: Tags | None = None, correct_score: float = 1.0, format_score: float = 0.1
+    response: str,
+    gold: str | None,
+    tags: Tags | None = None,
+    question: str | None = None,
+    correct_score: float = 1.0,
+    format_score: float = 0.1,
 ) -> Score:
     """1.0 for a right answer, 0.1 for a wrong one in the right format, else 0.
 
@@ -21,4 +26,4 @@ def gsm8k_reward_fn(
     >>> gsm8k_reward_fn("42", "#### 42").value
     0.0
     """
-    return score_answer(response, gold, tags, correct_score, format_score)
+    return score_answer(response, gold, tags, question, correct_score, format_score)

@@ -1,7 +1,7 @@
 """`math_reward_fn`: for a right answer, with tags or without."""
 
-from rewards.functions.verdict import UNDECIDED, verdict
-from rewards.outcome import Score
+from rewards.functions.verdict import verdict
+from rewards.outcome import UNDECIDED, Score
 from rewards.registry import reward_fn
 from rewards.tags import Tags
 

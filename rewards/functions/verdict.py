@@ -4,9 +4,6 @@ from rewards.grade import gold_from_gsm8k, grade
 from rewards.outcome import Outcome
 from rewards.tags import Tags
 
-UNDECIDED = ("bad_gold", "timed_out", "error")
-"""Verdicts that say nothing of the response: the sample is neither rewarded nor punished."""
-
 
 def verdict(response: str, gold: str | None, tags: Tags | None, question: str | None = None) -> Outcome:
     """Compare the answer with the right one.

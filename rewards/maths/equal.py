@@ -21,7 +21,7 @@ _WHOLE_NUMBER_NAMES = frozenset("n k m j l r".split())
 
 
 def same_value(a: Node, b: Node) -> bool:
-    """Whether two expressions are equal wherever both have a value (variables: at positive real points).
+    """Whether two expressions are equal: at positive points, and at negative ones where both are real.
 
     Expressions that can't be evaluated are equal only if they are written alike.
     """
@@ -35,7 +35,7 @@ def same_value(a: Node, b: Node) -> bool:
         return rational
     names = sorted(symbols(a) | symbols(b))
     if _agree(a, b, _real_points(names, a, b), 1 if not names else POINTS):
-        return True
+        return not names or not _differ_for_negatives(a, b, names)
     return _over_whole_numbers(names, a, b) and _agree(a, b, _whole_points(names), POINTS)
 
 
@@ -80,6 +80,21 @@ def _agree_at(a: Node, b: Node, point: Mapping[str, Fraction]) -> bool:
         if needed <= bits:
             return not difference or int(evaluator.mp.mag(difference)) < span.high - bits + 40
         bits = needed
+
+
+def _differ_for_negatives(a: Node, b: Node, names: list[str]) -> bool:
+    """Whether both are real somewhere among negative numbers and differ there, as |x| and x do (ln x^2 and 2 ln x don't)."""
+    for point in list(_real_points(names, b, a))[:2]:
+        negative = {name: -value for name, value in point.items()}
+        try:
+            evaluator = Evaluator(negative, BITS)
+            if not (evaluator.is_real(a) and evaluator.is_real(b)):
+                continue
+            if not _agree_at(a, b, negative):
+                return True
+        except UndecidedError:
+            continue
+    return False
 
 
 def _generator(a: Node, b: Node) -> random.Random:

@@ -17,11 +17,14 @@ from rewards.maths.compare import same_answer
 from rewards.maths.errors import UnreadableError
 from rewards.maths.exact import parse_number
 from rewards.maths.parser import parse
-from rewards.maths.syntax import Node, is_expression
+from rewards.maths.syntax import Measured, Node, is_expression
 from rewards.maths.text import canonical, choice_of, tidy
 
 _TIME = re.compile(r"\d{1,2}:[0-5]\d(?:\s?[aApP]\.?[mM]\.?)?")
 """1:30 and 12:00 are times; 5:8 is a ratio."""
+
+_CURRENCY = re.compile(r"[-+]?\s*\\?([$€£])\s*[\d.][\d.,]*(?:\s*(?:million|billion))?$|[-+]?[\d.][\d.,]*\s*\\?([$€£])$")
+_CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound"}
 
 
 def equivalent(answer: str, gold: str) -> tuple[bool, str]:
@@ -76,7 +79,8 @@ def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
 @lru_cache(maxsize=4096)
 def tree(tidied: str) -> Node | None:
     """The syntax tree of a text, None if it has none."""
+    currency = _CURRENCY.match(tidied)
     try:
-        return parse(tidied)
+        return Measured(parse(tidied), _CURRENCIES[currency[1] or currency[2]]) if currency else parse(tidied)
     except (UnreadableError, RecursionError):  # the caller may have used up most of the stack
         return None

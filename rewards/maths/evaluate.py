@@ -211,6 +211,10 @@ class Evaluator:
         except (ZeroDivisionError, ValueError, OverflowError, self.mp.NoConvergence) as error:
             raise UndecidedError(str(error)) from error
 
+    def is_real(self, node: Node) -> bool:
+        """Whether the value at this point has no imaginary part."""
+        return not self.mp.im(self.value(node))
+
     def _value(self, node: Node) -> Any:
         if isinstance(node, Number):
             return self._seen(self._rational(node.value))

@@ -222,6 +222,8 @@ class Expressions(Numerals):
             arguments = (*arguments, base)
         if exponent == Number(Fraction(-1)) and not name.startswith("arc"):
             return Op("arc" + name, arguments)
+        if name in ("min", "max") and all(isinstance(a, Number) for a in arguments):
+            raise UnreadableError("a choice among numbers, not a value")
         node = Op(name, tuple(arguments))
         return node if exponent is None else Op("pow", (node, exponent))
 

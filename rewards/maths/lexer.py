@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from rewards.maths.errors import UnreadableError
+from rewards.maths.words import FUNCTIONS, GREEK
 
 MAX_CHARACTERS = 1500
 MAX_TOKENS = 600
@@ -55,6 +56,7 @@ _SYMBOLS = {
     "∞": "infty", "π": "pi", "√": "sqrt", "θ": "theta", "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "μ": "mu", "σ": "sigma", "φ": "phi", "ω": "omega",
     "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "…": "dots", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
 }  # fmt: skip
+_JOINABLE = FUNCTIONS.keys() | {"pi", "theta", "alpha", "beta", "cdot", "times", "infty", "pm"}
 _SUPERSCRIPTS = {c: str(i) for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {"⁻": "-", "ⁿ": "n"}
 _OPEN = {
     "(": "(",
@@ -124,8 +126,17 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
     if kind == "power":
         return [Token("op", "^", spaced)]
     if kind == "command":
-        return [_command(text, spaced)]
+        return _commands(text, spaced)
     return _character(text, kind == "escaped", spaced)
+
+
+def _commands(name: str, spaced: bool) -> list[Token]:
+    """A command; two tokens where the space behind it is missing, as in \\cotx and \\pir."""
+    if name not in _JOINABLE:
+        for size in (len(name) - 1, len(name) - 2):
+            if name[:size] in _JOINABLE and name not in FUNCTIONS and name not in GREEK and name not in _OPERATORS:
+                return [_command(name[:size], spaced), Token("letters", name[size:], True)]
+    return [_command(name, spaced)]
 
 
 def _command(name: str, spaced: bool) -> Token:

@@ -24,7 +24,8 @@ def same_up_to_rounding(a: Node, g: Node) -> bool:
         return False
     if isinstance(g, Number) and g.places is not None and _rounds_to(a, value, g):
         return True
-    return _is_float(a, value) and target != 0 and abs(value - target) <= _NOISE * abs(target)
+    # A whole number is meant exactly, however many nines there are.
+    return target.denominator != 1 and _is_float(a, value) and abs(value - target) <= _NOISE * abs(target)
 
 
 def _rounds_to(a: Node, value: Fraction, g: Number) -> bool:

@@ -35,14 +35,15 @@ def _measured(value: Node, unit: str) -> Node:
 
 
 def _cut(node: Relation) -> Node | None:
-    """Of "x = 3 + 4 = 7 ~ 7.0" remains "x = 7". A chain of numbers that differ, "41 = 42", says nothing."""
+    """Of "x = 3 + 4 = 7 ~ 7.0" remains "x = 7". A chain of numbers that differ, "41 = 42" or
+    "x = 41 = 42", says nothing; a slip in the middle of "x = 5 + 6 = 10 = 11" is forgiven."""
     sides, ops = node.sides, node.ops
     if "~" in ops:
         place = ops.index("~")
         sides, ops = sides[: place + 1], ops[:place]
     if ops and set(ops) == {"="}:
         values = [v for v in map(exact, sides) if v is not None]
-        if len(set(values)) > 1 and not is_name(sides[0]):
+        if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1]):
             return None
         if all(is_expression(s) and not symbols(s) for s in sides):
             return sides[-1]  # a calculation: what it comes to

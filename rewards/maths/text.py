@@ -36,8 +36,13 @@ _THOUSANDS = re.compile(r"(?<=\d)(?:,\\!\s?|\\!,\s?|\s?\{\s?,\s?\}\s?|\\,)(?=\d{
 
 
 def tidy(answer: str) -> str:
-    """Strip math delimiters, text wrappers, spacing commands, a final full stop; unify sizes of brackets and fractions."""
-    text = _INVISIBLE.sub("", answer[:MAX_ANSWER_CHARACTERS]).translate(_TRANSLATION)
+    """Strip math delimiters, text wrappers, spacing commands, a final full stop; unify sizes of brackets and fractions.
+
+    What is longer than any answer becomes nothing: a part of it would say something else.
+    """
+    text = re.sub(r"\s{2,}", " ", _INVISIBLE.sub("", answer).translate(_TRANSLATION).strip())
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        return ""
     text = _repair(text).strip()
     previous = None
     while previous != text:

@@ -72,7 +72,7 @@ def test_no_text_breaks_the_grader(response, gold) -> None:
         ("42", "no_answer"),
         ("<think>a</think><answer></answer>", "no_answer"),
         ("<think>a</think><answer>41</answer><answer>42</answer>", "no_answer"),
-        (r"<think>a</think><answer>\boxed{41}\boxed{42}</answer>", "no_answer"),
+        (r"<think>a</think><answer>\boxed{41}\boxed{42}</answer>", "wrong"),
         ("<think>a</think><answer>41 or 42</answer>", "wrong"),
     ],
 )

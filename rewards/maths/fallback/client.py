@@ -21,12 +21,15 @@ MAX_CHARACTERS = 300
 _ROOT = str(Path(__file__).parents[3])
 
 
+_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 
 
 def applies(gold: str) -> bool:
     """Whether a gold that we could not read is worth a question: short, and LaTeX without prose or cases."""
-    return len(gold) <= MAX_CHARACTERS and "\\" in gold and "\\begin" not in gold and not _WORD.search(gold)
+    if len(gold) > MAX_CHARACTERS or not gold.isascii() or "\\begin" in gold:
+        return False
+    return bool(_COMMAND.search(gold)) and not _WORD.search(gold)
 
 
 def verify(answer: str, gold: str) -> bool | None:
