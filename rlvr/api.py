@@ -71,6 +71,7 @@ def train(config: Config) -> Path:
     finally:
         view.close()
         trainer.tracker.close()
+        trainer.maker.reward_model.close()
     console.print(f"saved: {folder}/actor/modeling, {folder}/critic/modeling, {folder}/metrics.jsonl")
     return folder
 

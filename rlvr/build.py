@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rewards import check_gold, load_plugins
+from rewards import RewardFunction, check_gold, load_plugins
+from rewards.pool import RewardPool
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import cosine_with_warmup
-from rlvr.config import Config
+from rlvr.config import Config, RewardConfig
 from rlvr.conversation import Conversation, ConversationTemplate, auto_template
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
@@ -115,6 +117,22 @@ def make_reward_model(
         conversation.tags,
         weights=r.reward_weights or None,
         options=parse_reward_options(r.reward_options),
+        aggregation=r.reward_aggregation,
+        make_pool=partial(_make_pool, r) if r.reward_workers != 0 else None,
+    )
+
+
+def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPool | None:
+    """Worker processes for the functions; none for rlvr's own, unless they are asked for."""
+    if r.reward_workers is None and all(f.function.__module__.startswith("rewards.functions.") for f in functions):
+        return None
+    return RewardPool(
+        functions,
+        plugins=r.reward_plugins,
+        workers=r.reward_workers,
+        timeout_s=r.reward_timeout_s,
+        memory_limit_bytes=r.reward_memory_mb * 2**20,
+        max_failed_share=r.max_reward_failures,
     )
 
 

@@ -92,6 +92,17 @@ class RewardConfig:
     """Modules or Python files to import, whose decorated functions can then be named."""
     reward_options: str | None = None
     """JSON: keyword arguments by function, such as `{"gsm8k_reward_fn": {"format_score": 0.2}}`."""
+    reward_aggregation: Literal["sum", "normalise_then_sum", "sum_then_normalise"] = "sum"
+    """How the scores of several functions are added up; normalised over the responses to one prompt."""
+    reward_workers: int | None = None
+    """Processes (for each training process) that run the reward functions and can be killed; 0: the training process
+    itself. Default: 0 if all functions are rlvr's own, which can't hang; else one less than there are processors."""
+    reward_timeout_s: float = 10.0
+    """Longest that a function may take for one response in a worker process."""
+    reward_memory_mb: int = 2048
+    """Most that a worker process may grow, in MiB (on Linux)."""
+    max_reward_failures: float = 0.5
+    """Share of a function's calls that may hang, crash or fail before training stops."""
     neural_reward_model: bool = True
     """Whether a neural reward model may be used; `--no_neural_reward_model` says that rules alone pay. Naming
     `--reward_functions` without `--rm_checkpoint_path` comes to the same."""

@@ -50,7 +50,12 @@ class Evaluator:
             sample = make_sample(
                 self.tokenizer, prompt.ids, response, gold=prompt.problem.answer, tags=self.conversation.tags
             )
-            outcome = grade(sample.response, prompt.problem.answer or "", tags=self.conversation.tags)
+            outcome = grade(
+                sample.response,
+                prompt.problem.answer or "",
+                tags=self.conversation.tags,
+                question=prompt.problem.question,
+            )
             meter.add("eval/accuracy", float(outcome.correct))
             meter.add("eval/format", float(self.conversation.tags.is_well_formed(sample.response)))
             meter.add("eval/length_tokens", len(response))

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, resolve
-from rewards.combine import Combined
+from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, call, resolve
+from rewards.combine import FAILED, Aggregation, Combined
+from rewards.outcome import Score
+from rewards.pool import Pending, RewardPool
 
 
 class RLVRRewardModel:
@@ -24,6 +26,8 @@ class RLVRRewardModel:
         tags: the conversation template's response tags.
         weights: one for each function, 1 by default; 0 makes a function a mere metric.
         options: keyword arguments by function name.
+        aggregation: how the functions' scores are added up; see `rewards.combine`. Groups are the samples of one prompt.
+        make_pool: makes the worker processes that run the functions; without it they run in this process.
 
     Attributes:
         last_results: what the functions said at the last call, sample by sample.
@@ -36,9 +40,12 @@ class RLVRRewardModel:
         tags: Tags | None = None,
         weights: Sequence[float] | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
+        aggregation: Aggregation = "sum",
+        make_pool: Callable[[Sequence[RewardFunction]], RewardPool | None] | None = None,
     ) -> None:
         functions = [_with_tokenizer(resolve(f, options=options), tokenizer) for f in reward_fn_list]
-        self.rewards = RewardSet(functions, weights)
+        self.rewards = RewardSet(functions, weights, aggregation)
+        self.pool = make_pool(functions) if make_pool else None
         self.tokenizer = tokenizer
         self.tags = tags
         self.last_results: list[Combined] = []
@@ -48,14 +55,24 @@ class RLVRRewardModel:
         """The functions' names, in order."""
         return [function.name for function in self.rewards.functions]
 
+    def begin(self) -> "Scoring":
+        """Start to score samples that come one after the other, while others are still being generated."""
+        return Scoring(self)
+
     def score(self, samples: Sequence[Sample]) -> list[Combined]:
-        """Every function's verdict on each sample and the weighted total (None: no function applied).
+        """Every function's verdict on each sample and the weighted total (None: no function applied, or one failed).
 
         Raises:
-            UserError: a function returned something that is no score; the message names it.
+            UserError: a function returned something that is no score, or failed too often; the message names it.
         """
-        self.last_results = self.rewards(samples)
-        return self.last_results
+        scoring = self.begin()
+        scoring.add(samples)
+        return scoring.result()
+
+    def close(self) -> None:
+        """End the worker processes, if there are any."""
+        if self.pool is not None:
+            self.pool.close()
 
     def __call__(
         self,
@@ -98,6 +115,46 @@ class RLVRRewardModel:
         return self
 
 
+class Scoring:
+    """Scores on their way: samples are added as they are generated, and combined when all are there.
+
+    Functions that ask for the whole batch get it: with one among them, scoring starts at `complete`.
+    """
+
+    def __init__(self, model: RLVRRewardModel) -> None:
+        self.model = model
+        self.samples: list[Sample] = []
+        self.begun = 0
+        self.waiting: list[Pending | list[list[Score]]] = []
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Score these too; returns at once where worker processes do it."""
+        self.samples.extend(samples)
+        if not any(function.batched for function in self.model.rewards.functions):
+            self.complete()
+
+    def complete(self) -> None:
+        """Begin to score all that was added."""
+        batch, self.begun = self.samples[self.begun :], len(self.samples)
+        if batch and self.model.pool is not None:
+            self.waiting.append(self.model.pool.submit(batch))
+        elif batch:
+            self.waiting.append([call.score(function, batch) for function in self.model.rewards.functions])
+
+    def result(self) -> list[Combined]:
+        """The verdicts, in the order in which samples were added; waits for them.
+
+        Raises:
+            UserError: see `RLVRRewardModel.score`.
+        """
+        self.complete()
+        parts = [part if isinstance(part, list) else part.result() for part in self.waiting]
+        columns = [[one for part in parts for one in part[i]] for i in range(len(self.model.rewards.functions))]
+        groups = [sample.prompt for sample in self.samples]
+        self.model.last_results = self.model.rewards.combine(columns, groups)
+        return self.model.last_results
+
+
 def _with_tokenizer(function: RewardFunction, tokenizer: PreTrainedTokenizerBase | None) -> RewardFunction:
     """A function that asks for `tokenizer` (ColossalAI's do) gets this one, once for each worker rather than each sample."""
     if tokenizer is None or "tokenizer" not in function.parameters or "tokenizer" in function.options:
@@ -111,6 +168,7 @@ def metrics_of(result: Combined) -> dict[str, float]:
     for name, score in result.scores.items():
         if score.value is not None:
             metrics[f"reward/{name}"] = score.value
+        metrics[f"reward/{name}/failed"] = float(score.outcome is not None and score.outcome.status in FAILED)
         metrics |= {f"reward/{name}/{component}": value for component, value in score.components.items()}
     if result.outcome is not None:
         metrics |= {f"outcome/{status}": float(result.outcome.status == status) for status in STATUSES}

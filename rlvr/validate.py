@@ -144,6 +144,14 @@ def _check_rewards(config: Config) -> None:
             "one for each"
         )
     parse_reward_options(r.reward_options)
+    for flag, value, allowed, what in [
+        ("--reward_workers", r.reward_workers, r.reward_workers is None or r.reward_workers >= 0, "at least 0"),
+        ("--reward_timeout_s", r.reward_timeout_s, r.reward_timeout_s > 0, "above 0"),
+        ("--reward_memory_mb", r.reward_memory_mb, r.reward_memory_mb >= 1, "at least 1"),
+        ("--max_reward_failures", r.max_reward_failures, 0 <= r.max_reward_failures <= 1, "a share from 0 to 1"),
+    ]:
+        if not allowed:
+            raise UserError(f"{flag} {value}: must be {what}")
 
 
 def parse_reward_options(text: str | None) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """A small PPO run for tests: a random model, letters for tokens, a reward that counts a letter."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from rlvr.data.sampling import PromptSampler
 from rlvr.models.actor import Actor
 from rlvr.models.critic import Critic
 from rlvr.rewarding import RLVRRewardModel
-from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.tracking import JsonlSink, Tracker
 from rlvr.trainer.ppo import PPOTrainer
 
@@ -36,20 +36,20 @@ class LetterTokenizer:
     def save_pretrained(self, folder: Path) -> None: ...
 
 
-class FixedEngine:
+class FixedEngine(Engine):
     """Returns given responses, in turn."""
 
     def __init__(self, responses: Sequence[Sequence[int]], stop_id: int = 1) -> None:
         self.responses, self.stop_id, self.calls = list(responses), stop_id, 0
 
-    def generate(self, model: Any, prompts: Sequence[Prompt], sampling: Sampling, seed: Any) -> list[Rollout]:
+    def stream(self, model: Any, prompts: Sequence[Prompt], sampling: Sampling, seed: Any) -> Iterator[list[Rollout]]:
         rollouts = []
         for prompt in prompts:
             ids = list(self.responses[self.calls % len(self.responses)])
             self.calls += 1
             reason = "stop" if ids and ids[-1] == self.stop_id else "length"
             rollouts.append(Rollout(torch.tensor(prompt.ids), torch.tensor(ids, dtype=torch.long), reason))
-        return rollouts
+        yield rollouts
 
 
 def share_of_f(response: str) -> float:

@@ -27,10 +27,26 @@ from rlvr.rewarding import make_sample, metrics_of
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
 
+class SampleScoring(Protocol):
+    """Scores on their way; see `rlvr.rewarding.Scoring`."""
+
+    def add(self, samples: Sequence[Sample]) -> None: ...
+
+    def complete(self) -> None: ...
+
+    def result(self) -> list[Combined]: ...
+
+
 class SampleScorer(Protocol):
     """What gives each response its score: rules or a neural model."""
 
-    def score(self, samples: Sequence[Sample]) -> list[Combined]: ...
+    def begin(self) -> "SampleScoring":
+        """Start to score samples that come one after the other."""
+        ...
+
+    def close(self) -> None:
+        """End what scores, where that is a process."""
+        ...
 
 
 @dataclass
@@ -83,13 +99,21 @@ class NaiveExperienceMaker:
             seed: the place in the run (seed, step, rank) that the sampling belongs to.
         """
         seconds: dict[str, float] = {}
+        rollouts: list[Rollout] = []
+        samples: list[Sample] = []
+        scoring = self.reward_model.begin()
         with _timed(seconds, "rollout"):
-            rollouts = self.engine.generate(self.actor.unwrapped.model, prompts, self.sampling, seed)
-        with _timed(seconds, "reward"):
-            samples = [self.sample_of(p, r) for p, r in zip(prompts, rollouts, strict=True)]
-            results = self.reward_model.score(samples)
+            for batch in self.engine.stream(self.actor.unwrapped.model, prompts, self.sampling, seed):
+                new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
+                scoring.add(new)  # worker processes score these while the next are generated
+                rollouts, samples = rollouts + batch, samples + new
+            scoring.complete()
         with _timed(seconds, "score"):
-            experience = self._assemble(rollouts, results, meter)
+            scores = self._run_models(rollouts)
+        with _timed(seconds, "reward"):
+            results = scoring.result()
+        with _timed(seconds, "score"):
+            experience = self._assemble(rollouts, scores, results, meter)
         _record_samples(meter, rollouts, results, self.sampling.stop_ids)
         return Collected(experience, samples, results, seconds)
 
@@ -107,9 +131,10 @@ class NaiveExperienceMaker:
         )
         return sample
 
-    def _assemble(self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter) -> list[Experience]:
+    def _assemble(
+        self, rollouts: Sequence[Rollout], scores: ModelScores, results: Sequence[Combined], meter: Meter
+    ) -> list[Experience]:
         s = self.settings
-        scores = self._run_models(rollouts)
         mask = scores.mask
         finished = torch.tensor([r.finished for r in rollouts], device=mask.device)
         totals = torch.tensor([r.total or 0.0 for r in results], device=mask.device, dtype=torch.float32)

@@ -1,8 +1,9 @@
 """What an engine takes and gives."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -53,14 +54,23 @@ class Rollout:
         return self.stop_reason == "stop"
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """A way to get responses from the current policy."""
+
+    @abstractmethod
+    def stream(
+        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+    ) -> Iterator[list[Rollout]]:
+        """One response to each prompt, in order, in batches as they are finished.
+
+        `seed` names the place in the run that the randomness belongs to.
+        """
 
     def generate(
         self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
     ) -> list[Rollout]:
-        """One response to each prompt, in order. `seed` names the place in the run that the randomness belongs to."""
-        ...
+        """All that `stream` gives."""
+        return [rollout for batch in self.stream(model, prompts, sampling, seed) for rollout in batch]
 
 
 def make_engine(name: str, tokenizer: PreTrainedTokenizerBase) -> Engine:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.rollout.truncate import cut_at_stop
 from rlvr.seeding import seeded
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
 
 
-class HFEngine:
+class HFEngine(Engine):
     """Samples with `model.generate` on left-padded prompts, and returns ragged responses."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
 
-    @torch.no_grad()
-    def generate(
+    def stream(
         self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
-    ) -> list[Rollout]:
+    ) -> Iterator[list[Rollout]]:
         """One response to each prompt, `sampling.batch_size` at a time."""
-        rollouts: list[Rollout] = []
         for start in range(0, len(prompts), sampling.batch_size):
             ids = [torch.tensor(p.ids) for p in prompts[start : start + sampling.batch_size]]
             with seeded("rollout", *seed, start), _clean_defaults(model):
                 responses = self._sample(model, ids, sampling)
-            for prompt, response in zip(ids, responses, strict=True):
-                kept, stopped = cut_at_stop(response, sampling.stop_ids, sampling.stop_strings, self._decode)
-                rollouts.append(Rollout(prompt, torch.tensor(kept), "stop" if stopped else "length"))
-        return rollouts
+            yield [self._rollout(p, r, sampling) for p, r in zip(ids, responses, strict=True)]
+
+    def _rollout(self, prompt: Tensor, response: Sequence[int], sampling: Sampling) -> Rollout:
+        kept, stopped = cut_at_stop(response, sampling.stop_ids, sampling.stop_strings, self._decode)
+        return Rollout(prompt, torch.tensor(kept), "stop" if stopped else "length")
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
+    @torch.no_grad()
     def _sample(self, model: PreTrainedModel, prompts: Sequence[Tensor], sampling: Sampling) -> list[list[int]]:
         device = next(model.parameters()).device
         ids, mask = _pad_left(prompts, self.tokenizer.pad_token_id or 0)

@@ -1,13 +1,13 @@
 """Responses that the data set brings along: for tests of the learner, and for learning from recorded responses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.errors import UserError
-from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.rollout.truncate import cut_at_stop
 
 if TYPE_CHECKING:
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 COLUMN = "response"
 
 
-class ReplayEngine:
+class ReplayEngine(Engine):
     """Returns the text in each problem's column `response`, tokenised, ended by the first stop token."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
 
-    def generate(
+    def stream(
         self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
-    ) -> list[Rollout]:
+    ) -> Iterator[list[Rollout]]:
         """One recorded response to each prompt, cut at the length limit.
 
         Raises:
             UserError: a problem without the column.
         """
-        return [self._replay(prompt, sampling) for prompt in prompts]
+        yield [self._replay(prompt, sampling) for prompt in prompts]
 
     def _replay(self, prompt: "Prompt", sampling: Sampling) -> Rollout:
         text = prompt.problem.columns.get(COLUMN)

@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from rlvr.boost.process import any_rank
+from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected
 from rlvr.metrics import Meter
@@ -114,10 +115,24 @@ class OnlineTrainer(ABC):
             if self.progress.episode == 0 and self.progress.at_episode_start:
                 self._log(self._evaluate())
             self._ticked = time.perf_counter()
-            while self.progress.episode < num_episodes:
-                self._run_episode()
+            try:
+                while self.progress.episode < num_episodes:
+                    self._run_episode()
+            except UserError as error:
+                raise self._saved_before(error) from error
             self._call("on_fit_end")
         self._after_fit()
+
+    def _saved_before(self, error: UserError) -> UserError:
+        """A mistake that shows only in the middle (a reward function that keeps failing) must not cost what was learned.
+
+        Alone only: with several processes the others don't know of the mistake, and would be waited for.
+        """
+        if self.world_size > 1 or self.save_dir is None or not self.progress.optimizer_steps:
+            return error
+        return UserError(
+            f"{error}\nWhat was learned is saved in {self._save_checkpoint()}; go on from it with --resume"
+        )
 
     def _run_episode(self) -> None:
         p = self.progress

@@ -48,7 +48,7 @@ class PPOTrainer(OnlineTrainer):
         actor_booster, critic_booster: one Booster for each role.
         actor: the policy: a transformers causal LM or an `Actor`, or an `Actor` that `actor_booster` has boosted.
         critic: a `Critic`, boosted or not.
-        reward_model: scores responses; an `RLVRRewardModel`, or anything with its `score` method.
+        reward_model: scores responses; an `RLVRRewardModel`, or anything with its `begin` method.
         initial_model: frozen policy that the divergence is measured from; None needs `kl_coef` 0.
         actor_optim, critic_optim: optimizers over the roles' parameters (boosted together with them).
         actor_lr_scheduler, critic_lr_scheduler: stepped once for each optimizer step; None = constant.

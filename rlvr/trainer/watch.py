@@ -14,9 +14,9 @@ PATIENCE_EPISODES = 3
 
 
 class Watch(Callback):
-    """Warns when rewards are constant, everything is truncated, or the divergence explodes.
+    """Warns when rewards are constant, a reward function fails, everything is truncated, or the divergence explodes.
 
-    A sign must last `PATIENCE_EPISODES` episodes, and each warning comes at most every `REPEAT_EPISODES`.
+    A sign must last `PATIENCE_EPISODES` episodes (failing reward functions are told at once), and each warning comes at most every `REPEAT_EPISODES`.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,8 @@ class Watch(Callback):
         self._lasting = {sign: self._lasting.get(sign, 0) + 1 for sign in found}
         for sign, message in found.items():
             last = self._warned.get(sign, -REPEAT_EPISODES)
-            if self._lasting[sign] >= PATIENCE_EPISODES and episode - last >= REPEAT_EPISODES:
+            patience = 1 if sign.startswith("failed") else PATIENCE_EPISODES
+            if self._lasting[sign] >= patience and episode - last >= REPEAT_EPISODES:
                 self._warned[sign] = episode
                 trainer.warn(message)
 
@@ -42,6 +43,13 @@ def signs(metrics: Mapping[str, float]) -> dict[str, str]:
             f"every response gets the same reward ({score:g}), so there is nothing to learn from: look at samples.jsonl; "
             "easier problems, a format reward, or another template usually help"
         )
+    for name, share in metrics.items():
+        if name.startswith("reward/") and name.endswith("/failed") and share > 0:
+            function = name.removeprefix("reward/").removesuffix("/failed")
+            found[f"failed {function}"] = (
+                f"reward function {function!r} hung, crashed or failed on {share:.1%} of responses, which were left out: mend "
+                "it, or give it more time or memory (--reward_timeout_s, --reward_memory_mb)"
+            )
     if metrics.get("response/truncated", 0.0) > 0.95:
         found["truncated"] = (
             f"{metrics['response/truncated']:.0%} of responses hit the length limit: raise --max_new_tokens, or check the "
