@@ -16,13 +16,19 @@ MAX_FORMULA = 1000
 _BOX = re.compile(r"\\f?boxed\s*\{|\\boxed\s+(?=[\w.]+)")
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _SAYS = re.compile(
-    r"(?:final\s+answer(?:\s+is)?|(?:the|thus|hence|therefore|,)\s+answer\s+is|answer\s+is|answer\s*[:=]|答案(?:是|为|：|:)|réponse\s*:|respuesta\s*:|antwort\s*:)"
+    r"(?:final\s+answer(?:\s+is)?|answer\s+is|answer\s*[:=]|correct\s+(?:option|choice)\s+is|答案(?:是|为|：|:)"
+    r"|réponse\s*(?::|est\b)|respuesta\s*(?::|es\b)|antwort\s*(?::|ist\b|lautet\b)|ответ\s*:)"
     r"\s*(?:\*\*)?\s*[:=]?\s*(?:is\b|are\b)?\s*(?:\*\*)?",
     re.IGNORECASE,
 )
 _FINAL = re.compile(r"final\s+answer", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+(?:because|since|so|which|I hope)\b")
-_NUMBER = r"[-+−]?\s?[$€£]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:,\d{2}(?!\d))?)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?/\s?\d+(?:\.\d+)?)?(?:\s?\\?%)?|[-+−]?\.\d+"
+_SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+\(?(?:because|since|so|which|I hope)\b")
+_TAKEN_BACK = re.compile(
+    r"[^.!?\n]*[.!?]\s*(?:no\b|wait\b|actually\b|hmm\b|correction\b|sorry\b|scratch that)", re.IGNORECASE
+)
+_RATIO = r"\d+(?::\d+)+(?:\s?[aApP]\.?[mM]\b\.?)?|\d+\s\d+/\d+"
+_FACTOR = r"(?:\s?(?:π|\\pi\b|√\d+|\\sqrt\{\d+\})|\s?(?:[×*]|\\times|\\cdot)\s?10\^\{?[-−]?\d+\}?|\^\{?[-−]?\d+\}?)"
+_NUMBER = rf"[-+−]?\s?(?:{_RATIO})|[-+−]?\s?[$€£]?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+(?:,\d{{2}}(?!\d))?)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?/\s?\d+(?:\.\d+)?)?(?:{_FACTOR}|\s?\\?%)?|[-+−]?\.\d+"
 _NUMBERS = re.compile(_NUMBER)
 _FORMULA = re.compile(
     rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?:\\.|[^$\n\\]){{1,{MAX_FORMULA}}})\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
@@ -31,18 +37,32 @@ _FORMULA = re.compile(
 _NAME = re.compile(
     r"[A-Za-z](?:_\w|_\{[^}]*\})?'*(?:\([^()]*\))?|[A-Z]{2,3}|\([a-zA-Z, ]+\)|\\?\|[A-Z]{2}\\?\||.*[<>\\!]"
 )
-_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)|\A.*</think>", re.DOTALL | re.IGNORECASE)
+_END_OF_TEXT = re.compile(r"(?:<\|[\w▁]+\|>|</s>|<eos>|<end_of_turn>)\Z")
+_DENIED = re.compile(r"(?:\bnot|cannot|n't)\s+(?:be|equal)\s*\Z")
+_HEADING = re.compile(
+    r"\W*(?:(?:step|part|case|solution|conclusion|explanation|problem|example|summary|verification|calculation)\b.*"
+    r"|(?:the\s+)?(?:final\s+)?answer\W*)",
+    re.IGNORECASE,
+)
 _BETWEEN_BOXES = re.compile(r"(?:[\s,;.$&\\()\[\]]|\\q?quad|\\text|[{}]|and\b|or\b|[A-Za-z]+ and\b)*")
 _CHOICES = re.compile(r"\bor\b|\bnot\b|n't\b|\beither\b", re.IGNORECASE)
 
 
 def extract(response: str, tags: Tags | None = None) -> str | None:
     """The text of the answer, or None where there is none."""
-    response = response[-MAX_RESPONSE_CHARACTERS:]
+    response = _without_end_of_text(response[-MAX_RESPONSE_CHARACTERS:])
     if tags is not None:
         answer = tags.answer_of(response)
         return None if answer is None else unbox(answer).strip() or None
     return _untagged(_THINKING.sub(" ", response))
+
+
+def _without_end_of_text(response: str) -> str:
+    """The response without the end marks that some tokenizers decode to text."""
+    while end := _END_OF_TEXT.search(response := response.rstrip(), max(0, len(response) - 40)):
+        response = response[: end.start()]
+    return response
 
 
 def unbox(text: str) -> str:
@@ -104,9 +124,19 @@ def _untagged(text: str) -> str | None:
     if boxes is not None:
         # "The final answer is ..." after the last box corrects it.
         return said if said and _is_final_word(text) else boxes or None
-    if found := _HASHES.findall(text):
-        return found[-1].strip() or None
+    if (hashed := _last_hashed(text)) is not None:
+        return hashed or None
     return said or _whole(text) or _last_formula(text)
+
+
+def _last_hashed(text: str) -> str | None:
+    """What stands behind the last `####`, or on the next line; None without one, or if it is but a heading."""
+    match = None
+    for match in _HASHES.finditer(text):  # noqa: B007
+        pass
+    if match is None or _HEADING.fullmatch(match[1]):
+        return None
+    return match[1].strip() or text[match.end() :].strip().split("\n", 1)[0].strip()
 
 
 def _is_final_word(text: str) -> bool:
@@ -121,7 +151,7 @@ def _last_said(text: str) -> str | None:
     place = None
     for match in _SAYS.finditer(text):
         place = match.end()
-    if place is None:
+    if place is None or _TAKEN_BACK.match(text, place, place + MAX_FORMULA):
         return None
     rest = text[place : place + MAX_FORMULA]
     line = rest.lstrip() if rest[:40].lstrip().startswith(("$", "\\[", "\\(")) else rest
@@ -142,7 +172,7 @@ def _said(sentence: str) -> str | None:
             if _CHOICES.search(tail) or _continues(tail)
             else _inside(first) + _percent(tail)
         )
-    said = (sentence[: end.start()] if end else sentence).strip(" *.")
+    said = (sentence[: end.start()] if end else sentence).strip(" *").rstrip(". ")
     if _CHOICES.search(said):
         return _corrected(said) if re.search(r"\bnot\b", said) else said or None
     return (_last_formula(said) if _FORMULA.search(said) else said) or None
@@ -190,7 +220,8 @@ def _last_formula(text: str) -> str | None:
     after = tail[formula.end() :] if formula else tail
     numbers = list(_NUMBERS.finditer(after))
     if numbers:
-        return _around(after, numbers[-1])
+        denied = _DENIED.search(after[: numbers[-1].start()])
+        return None if denied else _around(after, numbers[-1])
     return _stated(_inside(formula)) if formula else None
 
 

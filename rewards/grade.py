@@ -16,9 +16,11 @@ from functools import lru_cache
 
 from rewards.echo import echoes
 from rewards.extract import extract, last_boxes
-from rewards.maths import equivalent
+from rewards.maths import equivalent, prepare
 from rewards.outcome import Outcome
 from rewards.tags import Tags
+
+MAX_GOLD_CHARACTERS = 20_000
 
 
 def grade(response: str, gold: str | None, *, tags: Tags | None = None, question: str | None = None) -> Outcome:
@@ -31,22 +33,30 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         question: the problem; an answer that only repeats a calculation from it is wrong.
     """
     start = time.perf_counter()
-    answer = None
-    if gold is None or not check_gold(gold):
+    answer, message = None, ""
+    if not isinstance(gold, str) or not check_gold(gold):
         status, stage = "bad_gold", "gold"
+    elif not isinstance(response, str):
+        status, stage, message = "error", "extract", f"the response is of type {type(response).__name__}, not text"
     elif (answer := extract(response, tags)) is None:
         status, stage = "no_answer", "extract"
     else:
         same, stage = equivalent(answer, answer_of_gold(gold))
         if same and stage in ("expression", "structure") and echoes(answer, question):
             same, stage = False, "echo"
-        status = "correct" if same else "wrong"
-    return Outcome(status, answer, stage, time.perf_counter() - start)  # type: ignore[arg-type]
+        status = "correct" if same else "timed_out" if stage == "undecided" else "wrong"
+    return Outcome(status, answer, stage, time.perf_counter() - start, message)  # type: ignore[arg-type]
 
 
 def check_gold(gold: str) -> bool:
-    """Whether a response could be right at all: the right answer is there, can be read, and equals itself."""
+    """Whether a response could be right at all: the right answer is there, not endless, and equals itself."""
+    return len(gold) <= MAX_GOLD_CHARACTERS and _equals_itself(gold)
+
+
+@lru_cache(maxsize=4096)
+def _equals_itself(gold: str) -> bool:
     answer = answer_of_gold(gold)
+    prepare(answer)
     return bool(answer.strip("$ ")) and equivalent(answer, answer)[0]
 
 

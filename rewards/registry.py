@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -55,7 +56,7 @@ class RewardFunction:
     options: Mapping[str, Any] = field(default_factory=dict)
     batched: bool = False
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(self.function).parameters)
 

@@ -19,6 +19,7 @@ from rlvr.data.sampling import PromptSampler
 from rlvr.evaluate import Evaluator
 from rlvr.metrics import gather_json
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
+from rlvr.presets import Settings, find_preset
 from rlvr.rollout.engine import Engine, Sampling, make_engine
 from rlvr.run_folder import choose_folder, prepare_folder, write_config
 from rlvr.tracking import JsonlSink, Tracker
@@ -60,7 +61,7 @@ def train(config: Config) -> Path:
         trainer.tracker.sinks.insert(0, JsonlSink(folder / "metrics.jsonl", keep_below=keep))
     try:
         trainer.fit(
-            config.train.num_episodes,
+            plan.num_episodes,
             config.train.num_collect_steps,
             config.train.num_update_steps,
             prompt_dataloader=loader,
@@ -72,7 +73,8 @@ def train(config: Config) -> Path:
         view.close()
         trainer.tracker.close()
         trainer.maker.reward_model.close()
-    console.print(f"saved: {folder}/actor/modeling, {folder}/critic/modeling, {folder}/metrics.jsonl")
+    critic = f"{folder}/critic/modeling, " if trainer.critic is not None else ""
+    console.print(f"saved: {folder}/actor/modeling, {critic}{folder}/metrics.jsonl")
     return folder
 
 
@@ -94,7 +96,7 @@ def _sample_every(config: Config) -> int:
 def _print_header(console: Console, config: Config, process: ProcessInfo, plan: BatchPlan, folder: Path) -> None:
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
     console.print(
-        f"[bold]rlvr[/]: PPO on {', '.join(config.data.prompt_dataset)} with {', '.join(config.reward.reward_functions)}; "
+        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(config.data.prompt_dataset)} with {', '.join(config.reward.reward_functions)}; "
         f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
         f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}",
         highlight=False,
@@ -102,17 +104,22 @@ def _print_header(console: Console, config: Config, process: ProcessInfo, plan: 
     )
     t = config.train
     console.print(
-        f"{t.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
+        f"{plan.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
         f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {folder}",
         highlight=False,
         soft_wrap=True,
     )
-    if config.model.pretrain == TINY:
-        tree = to_dict(config)
-        own = {name: tree[section][name] for section, values in TINY_SETTINGS.items() for name in values}
+    tree = to_dict(config)
+    if config.algo.preset:
+        preset = find_preset(config.algo.preset)
         console.print(
-            "the built-in model brings its own settings (flags override them): "
-            + ", ".join(f"{name} {value:g}" for name, value in own.items()),
+            f"preset [bold]{config.algo.preset}[/] ({preset.paper}): " + _in_effect(tree, preset.settings),
+            highlight=False,
+            soft_wrap=True,
+        )
+    if config.model.pretrain == TINY:
+        console.print(
+            "the built-in model brings its own settings (flags override them): " + _in_effect(tree, TINY_SETTINGS),
             highlight=False,
             soft_wrap=True,
             style="dim",
@@ -122,6 +129,20 @@ def _print_header(console: Console, config: Config, process: ProcessInfo, plan: 
             "[yellow]warning:[/] --top_k and --top_p cut the distribution that responses are sampled from, while logprobs "
             "are those of the whole one: ratios are biased. Leave them off unless you know why."
         )
+
+
+def _in_effect(tree: dict[str, Any], layer: Settings) -> str:
+    """The settings of a layer as they are in this run, with what the layer says where something above it won."""
+    parts = []
+    for section, values in layer.items():
+        for name, said in values.items():
+            now = tree[section][name]
+            parts.append(f"{name} {_plain(now)}" + ("" if now == said else f" (not {_plain(said)})"))
+    return ", ".join(parts)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _assemble(
@@ -143,7 +164,9 @@ def _assemble(
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
     loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
     engine = make_engine(config.rollout.engine, tokenizer)
-    models = build.make_models(config, plan.total_steps, process.device)
+    engine.autocast = resolve_precision(config.parallel.mixed_precision, process.device) == "bf16"
+    engine.on_progress = view.on_generated if view is not None else None
+    models = build.make_models(config, plan, process.device)
     actor_booster, critic_booster = build.make_boosters(config, process)
     evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
     a, t, r = config.algo, config.train, config.rollout
@@ -177,22 +200,8 @@ def _assemble(
         engine=engine,
         seed=t.seed,
         num_generations=r.num_generations,
-        settings={
-            "eps_clip_high": a.eps_clip_high,
-            "dual_clip": a.dual_clip,
-            "entropy_coef": a.entropy_coef,
-            "kl_in": a.kl_in,
-            "kl_estimator": a.kl_estimator,
-            "loss_reduction": a.loss_reduction,
-        },
-        experience_settings={
-            "estimator": a.estimator,
-            "gamma": a.gamma,
-            "lam": a.lam,
-            "truncated": a.truncated,
-            "missing_eos_penalty": config.reward.missing_eos_penalty,
-            "score_batch_size": r.generation_batch_size,
-        },
+        settings=build.ppo_settings(config),
+        experience_settings=build.experience_settings(config),
         whiten_advantages=a.whiten_advantages,
         run_state=build.describe_run(config, prompts),
         keep_checkpoints=config.ckpt.keep_checkpoints,

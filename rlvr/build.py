@@ -16,6 +16,7 @@ from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import cosine_with_warmup
 from rlvr.config import Config, RewardConfig
 from rlvr.conversation import Conversation, ConversationTemplate, auto_template
+from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
@@ -26,7 +27,7 @@ from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.run_folder import run_state
-from rlvr.validate import parse_reward_options
+from rlvr.validate import BatchPlan, parse_reward_options
 
 BUILTIN = "builtin"
 
@@ -138,19 +139,19 @@ def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPo
 
 @dataclass(frozen=True)
 class Models:
-    """The roles before they are boosted, with their optimizers and schedules."""
+    """The roles before they are boosted, with their optimizers and schedules; no critic where the estimator needs none."""
 
     actor: Actor
-    critic: Critic
+    critic: Critic | None
     initial_model: Actor | None
     actor_optim: torch.optim.Optimizer
-    critic_optim: torch.optim.Optimizer
+    critic_optim: torch.optim.Optimizer | None
     actor_lr_scheduler: Any
     critic_lr_scheduler: Any
 
 
-def make_models(config: Config, total_steps: int, device: torch.device) -> Models:
-    """Load actor, critic and reference; make optimizers and schedules over `total_steps` optimizer steps."""
+def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models:
+    """Load actor, critic and reference; make optimizers, and schedules over the optimizer steps of each role."""
     m, t = config.model, config.train
     base = load_causal_lm(m.pretrain, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
     weights = m.checkpoint_path and load_causal_lm(m.checkpoint_path, trust_remote_code=m.trust_remote_code)
@@ -161,13 +162,25 @@ def make_models(config: Config, total_steps: int, device: torch.device) -> Model
     if config.algo.kl_coef:
         source = m.checkpoint_path or m.pretrain
         initial = Actor(prepare(load_causal_lm(source, trust_remote_code=m.trust_remote_code), False))
+    actor_optim, actor_schedule = _make_optimizer(config, actor, t.lr, plan.actor_steps, device)
+    if not needs_critic(config):
+        return Models(actor, None, initial, actor_optim, None, actor_schedule, None)
     critic = _make_critic(config).to(device)
-    actor_optim, critic_optim = (
-        torch.optim.AdamW(role.parameters(), lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
-        for role, lr in ((actor, t.lr), (critic, t.critic_lr))
-    )
-    schedules = [cosine_with_warmup(o, total_steps, t.warmup_steps) for o in (actor_optim, critic_optim)]
-    return Models(actor, critic, initial, actor_optim, critic_optim, *schedules)
+    critic_optim, critic_schedule = _make_optimizer(config, critic, t.critic_lr, plan.total_steps, device)
+    return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule)
+
+
+def needs_critic(config: Config) -> bool:
+    """Whether the estimator reads values."""
+    return get_estimator(config.algo.estimator).critic
+
+
+def _make_optimizer(
+    config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
+) -> tuple[torch.optim.Optimizer, Any]:
+    t = config.train
+    optimizer = torch.optim.AdamW(role.parameters(), lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
+    return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
 
 
 def _fused(config: Config, device: torch.device) -> bool:
@@ -186,8 +199,30 @@ def _make_critic(config: Config) -> Critic:
 
 
 def make_boosters(config: Config, process: ProcessInfo) -> tuple[Any, Any]:
-    """One Booster for each role."""
-    return tuple(make_booster(config.parallel, process.device, config.train.grad_clip) for _ in range(2))
+    """One Booster for each role; None for a critic that is not needed."""
+    make = partial(make_booster, config.parallel, process.device, config.train.grad_clip)
+    return make(), make() if needs_critic(config) else None
+
+
+def ppo_settings(config: Config) -> dict[str, Any]:
+    """What goes to the trainer as `settings`: fields of `PPOSettings` that are no arguments of its own."""
+    names = (
+        "eps_clip_high", "dual_clip", "ratio", "entropy_coef", "positive_lm_coef", "kl_in", "kl_estimator", "kl_target",
+        "kl_horizon", "critic_warmup_steps", "value_pretraining_episodes", "loss_reduction",
+    )  # fmt: skip
+    return {name: getattr(config.algo, name) for name in names}
+
+
+def experience_settings(config: Config) -> dict[str, Any]:
+    """What goes to the trainer as `experience_settings`: fields of `ExperienceSettings` that are no arguments of its own."""
+    names = (
+        "estimator", "gamma", "lam", "critic_lam", "lam_alpha", "tis_cap", "positive_threshold", "dynamic_sampling",
+        "max_refills", "truncated",
+    )  # fmt: skip
+    return {name: getattr(config.algo, name) for name in names} | {
+        "missing_eos_penalty": config.reward.missing_eos_penalty,
+        "score_batch_size": config.rollout.generation_batch_size,
+    }
 
 
 def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rewards.errors import UserError
+from rlvr.presets import find_preset
 
 Plugin = Literal["ddp", "zero1", "zero2", "zero2_cpu", "gemini", "gemini_auto", "3d"]
 
@@ -128,34 +129,51 @@ class RolloutConfig:
     """Sample among the k likeliest tokens; 0 = all. Logprobs stay those of the full distribution (a warning says so)."""
     top_p: Annotated[float, _alias("rl_top_p")] = 1.0
     """Sample from the smallest set of tokens with this much probability; 1 = all. Same remark as for top_k."""
-    engine: Literal["hf", "replay"] = "hf"
-    """`hf`: transformers' generate. `replay`: responses come from the data's column `response` (for tests and offline use)."""
+    engine: Literal["hf", "generate", "paged", "vllm", "replay"] = "hf"
+    """`hf`: our decoding loop over the transformers model. `generate`: transformers' own `generate`. `paged`: its
+    continuous batching. `vllm`: vLLM in the training process. `replay`: responses come from the data's column `response`."""
     generation_batch_size: Annotated[int, _alias("local_rollout_forward_batch_size")] = 256
     """Most sequences that one process generates or scores at once."""
 
 
 @dataclass
 class AlgoConfig:
-    """PPO."""
+    """PPO and its relatives."""
 
-    estimator: Literal["gae"] = "gae"
-    """Advantage estimator."""
+    preset: str | None = None
+    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo."""
+    estimator: str = "gae"
+    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
+    prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, _alias("rl_gamma")] = 1.0
     """Discount per token."""
     lam: Annotated[float, _alias("rl_gae_lambda")] = 0.95
     """Lambda of generalised advantage estimation."""
+    critic_lam: float | None = None
+    """Lambda of the critic's targets; 1 = plain returns (decoupled GAE, VAPO). Default: the same as `lam`."""
+    lam_alpha: float | None = None
+    """Length-adaptive lambda (VAPO): 1 - 1 / (lam_alpha x length of the response), in place of `lam`."""
     kl_coef: Annotated[float, _alias("rl_kl_coef")] = 0.1
     """Weight of the divergence from the initial model; 0 leaves the reference model out altogether."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k1"
     """Estimator of the divergence per token (Schulman 2020)."""
     kl_in: Literal["reward", "loss"] = "reward"
     """Where the divergence counts: as a penalty in each token's reward, or as a term of the loss. Never in both."""
+    kl_target: float | None = None
+    """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
+    kl_horizon: int = 10_000
+    """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
     eps_clip: Annotated[float, _alias("rl_clip_range", "cliprange")] = 0.2
     """Clip range of the probability ratio."""
     eps_clip_high: float | None = None
     """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
     dual_clip: float | None = None
     """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
+    ratio: Literal["token", "sequence"] = "token"
+    """What the clip range bounds: each token's probability ratio, or the whole response's per token (GSPO)."""
+    tis_cap: float | None = None
+    """Weigh tokens by (trainer's probability / engine's probability), at most this, where the engine gives its
+    probabilities (truncated importance sampling). Default: no weights."""
     value_clip: Annotated[float | None, _alias("rl_value_clip_range", "cliprange_value")] = 0.2
     """Clip range of the value's change; None = off."""
     vf_coef: Annotated[float, _alias("rl_value_loss_coef")] = 1.0
@@ -164,8 +182,21 @@ class AlgoConfig:
     """Weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`."""
     entropy_coef: float = 0.0
     """Weight of the entropy bonus."""
-    whiten_advantages: bool = True
-    """Bring advantages to mean 0 and variance 1 over all response tokens of all processes."""
+    positive_lm_coef: float = 0.0
+    """Weight of the language-modelling loss on right responses (VAPO)."""
+    positive_threshold: float | None = None
+    """A response is right if its score is above this. Default: if a reward function's verdict says so."""
+    critic_warmup_steps: int = 0
+    """First optimizer steps of the run, in which only the critic learns."""
+    value_pretraining_episodes: int = 0
+    """Episodes before `num_episodes`, in which the critic learns the plain returns of the initial policy (VAPO)."""
+    dynamic_sampling: bool = False
+    """Drop prompts whose responses are all paid the same, and sample further prompts in their place (DAPO)."""
+    max_refills: int = 8
+    """Batches of further prompts that dynamic sampling draws at most in one collect step."""
+    whiten_advantages: bool | None = None
+    """Bring advantages to mean 0 and variance 1 over all response tokens of all processes. Default: what the estimator is
+    meant for: yes for gae and reinforce_pp (both), no for the others."""
     loss_reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     """Mean over all tokens of the optimizer step, over sequences, or the sum over a constant number of tokens."""
     truncated: Literal["terminal", "bootstrap", "mask"] = "terminal"
@@ -219,7 +250,7 @@ class ParallelConfig:
     plugin: Annotated[Plugin, _alias("strategy")] = "ddp"
     """Booster plugin. Here: ddp, zero1, zero2, zero2_cpu. Others say what they need."""
     mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Arithmetic of the models. `auto`: bf16 on GPUs that have it, else fp32."""
+    """Arithmetic of the models. `auto`: bf16 on GPUs and CPUs that are fast in it, else fp32."""
     zero_stage: Literal[0, 1, 2] = 0
     """ZeRO stage inside the 3d plugin."""
     zero_cpu_offload: bool = False
@@ -314,6 +345,8 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
         "num_threads": 1,
     },
+    # bf16 only pays for matrices that are larger than the built-in model's.
+    "parallel": {"mixed_precision": "fp32"},
     "ckpt": {"save_interval": 10},
     # Sampled, as in training: greedy decoding would show only the style that the warm start likes best.
     "eval": {"eval_interval": 10, "eval_temperature": 1.0, "eval_samples": 512},
@@ -381,12 +414,38 @@ def with_section(config: Config, section: str, **values: Any) -> Config:
 
 
 def base_config(given: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
-    """The defaults with `given` laid over them; the built-in model's own settings come in between when it is used."""
+    """The defaults with `given` laid over them. In between come the preset that it names, and the built-in model's own
+    settings when it is used: over its sizes and rates a preset only lays what it says for that model.
+
+    Raises:
+        UserError: an unknown preset, section or field, or a value of the wrong type.
+    """
     given = given or {}
     config = merge(Config(), given)
-    if config.model.pretrain != "tiny":
-        return config
-    return merge(merge(Config(), TINY_SETTINGS), given)
+    layers = beneath(config.algo.preset, config.model.pretrain == "tiny")
+    return merge(Config(), overlay(*layers, given))
+
+
+def beneath(preset: str | None, tiny: bool) -> list[Mapping[str, Mapping[str, Any]]]:
+    """The layers of settings between the defaults and the user's own, lowest first."""
+    recipe = find_preset(preset) if preset else None
+    if not tiny:
+        return [recipe.settings] if recipe else []
+    if recipe is None:
+        return [TINY_SETTINGS]
+    # The recipe's mathematics wins over the built-in model's; sizes and learning rates are the model's affair.
+    sizes = {section: values for section, values in TINY_SETTINGS.items() if section != "algo"}
+    return [TINY_SETTINGS, recipe.settings, sizes, recipe.for_tiny]
+
+
+def overlay(*layers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sections of settings laid over each other, the last on top."""
+    tree: dict[str, Any] = {}
+    for layer in layers:
+        for section, values in layer.items():
+            known = tree.get(section, {})
+            tree[section] = {**known, **values} if isinstance(values, Mapping) else values
+    return tree
 
 
 def parse(argv: list[str]) -> Config:
@@ -395,11 +454,12 @@ def parse(argv: list[str]) -> Config:
     Exits with status 2 and one message for an unknown flag or a value of the wrong type, as argparse does.
     """
     given, argv = _take_config_file(argv)
-    config = _parse_over(base_config(given), argv)
-    if config.model.pretrain == "tiny" or given.get("model", {}).get("pretrain", "tiny") != "tiny":
-        return config
-    # The model was named by a flag, so the built-in model's settings must not lie underneath.
-    return _parse_over(merge(Config(), given), argv)
+    base = base_config(given)
+    config = _parse_over(base, argv)
+    # Flags may have named the model and the preset, whose settings must lie beneath all flags.
+    named = {"model": {"pretrain": config.model.pretrain}, "algo": {"preset": config.algo.preset}}
+    right_base = base_config(overlay(given, named))
+    return config if right_base == base else _parse_over(right_base, argv)
 
 
 def _parse_over(base: Config, argv: list[str]) -> Config:

@@ -36,6 +36,7 @@ class ConsoleView(Callback):
         self.console = console
         self.sample_every, self.samples_path = sample_every, samples_path
         self._collected: Collected | None = None
+        self._name = "evaluating"
         self._progress = Progress(
             TextColumn("{task.description:<14}"),
             BarColumn(bar_width=24),
@@ -96,7 +97,12 @@ class ConsoleView(Callback):
     def on_warning(self, trainer: "OnlineTrainer", message: str) -> None:
         self.console.print(f"[bold yellow]warning:[/] {escape(message)}")
 
+    def on_generated(self, finished: int, total: int, tokens: int) -> None:
+        """Progress inside one generation; an engine calls it now and then."""
+        self._progress.update(self._task, description=f"{self._name} {finished}/{total}, {tokens:,} tokens")
+
     def _phase(self, name: str) -> None:
+        self._name = name
         self._progress.update(self._task, description=name)
 
     def _show_samples(self, collected: "Collected", episode: int) -> None:

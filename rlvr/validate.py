@@ -6,6 +6,8 @@ from typing import Any
 
 from rlvr.config import Config
 from rlvr.errors import UserError
+from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
+from rlvr.validate_algo import check_algo
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,16 @@ class BatchPlan:
         samples_per_episode: responses in one episode, over all processes, as far as the buffers hold them.
         steps_per_epoch: optimizer steps in one pass over the buffer.
         total_steps: optimizer steps of the run.
+        actor_steps: those in which the actor learns: not the critic's warm-up and pretraining.
+        num_episodes: episodes of the run, with those that pretrain the critic.
     """
 
     prompts_per_step: int
     samples_per_episode: int
     steps_per_epoch: int
     total_steps: int
+    actor_steps: int
+    num_episodes: int
 
 
 def plan_batches(config: Config, world_size: int) -> BatchPlan:
@@ -55,9 +61,16 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
             f"sizes so that the first is a multiple of the second"
         )
     steps = samples // mini_batch
-    return BatchPlan(
-        r.experience_batch_size // r.num_generations, samples, steps, t.num_episodes * t.num_update_steps * steps
-    )
+    of_critic = config.algo.value_pretraining_episodes
+    episodes = t.num_episodes + of_critic
+    total = episodes * t.num_update_steps * steps
+    alone = max(of_critic * t.num_update_steps * steps, config.algo.critic_warmup_steps)
+    if alone >= total:
+        raise UserError(
+            f"--critic_warmup_steps {config.algo.critic_warmup_steps} leaves the actor none of the run's {total} optimizer "
+            "steps: give fewer, or raise --num_episodes"
+        )
+    return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)
 
 
 def check_config(config: Config) -> None:
@@ -68,6 +81,13 @@ def check_config(config: Config) -> None:
     """
     _check_ranges(config)
     _check_rewards(config)
+    check_algo(config)
+    check_engine(config.rollout.engine)
+    if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:
+        raise UserError(
+            f"--tis_cap has no effect with --engine {config.rollout.engine}, which does not give the probabilities that it "
+            "sampled with: take --engine hf, or leave --tis_cap out"
+        )
     if config.model.lora_config:
         raise UserError("--lora_config: LoRA is not available yet; leave the flag out to train all weights")
     if config.train.disable_loss_mask:
@@ -92,15 +112,19 @@ _AT_LEAST_1 = {
     "data": ("ptx_batch_size",),
     "eval": ("eval_samples",),
     "ckpt": ("keep_checkpoints",),
+    "algo": ("kl_horizon", "max_refills"),
 }
-_AT_LEAST_0 = {
+_AT_LEAST_0: dict[str, tuple[str, ...]] = {
     "rollout": ("top_k",),
-    "algo": ("kl_coef", "vf_coef", "ptx_coef", "eps_clip", "entropy_coef"),
+    "algo": (
+        "kl_coef", "vf_coef", "ptx_coef", "eps_clip", "entropy_coef", "positive_lm_coef", "critic_warmup_steps",
+        "value_pretraining_episodes",
+    ),
     "train": ("lr", "critic_lr", "weight_decay", "grad_clip", "buffer_limit"),
     "ckpt": ("save_interval",),
     "eval": ("eval_interval", "eval_temperature"),
     "log": ("num_sample_generations",),
-}
+}  # fmt: skip
 
 
 def _check_ranges(config: Config) -> None:
@@ -119,8 +143,6 @@ def _check_ranges(config: Config) -> None:
             raise UserError(f"--{flag} {value}: must lie between {low} and {high}")
     if not config.rollout.temperature > 0:
         raise UserError(f"--temperature {config.rollout.temperature}: must be above 0; PPO needs sampled responses")
-    if config.algo.dual_clip is not None and config.algo.dual_clip <= 1:
-        raise UserError(f"--dual_clip {config.algo.dual_clip}: must be above 1, or left out")
 
 
 def _check_rewards(config: Config) -> None:

@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[1]
 
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
-    ["rewards", "rlvr.core", "rlvr.config", "rlvr.errors", "rlvr.seeding", "rlvr.suggest"],
+    ["rewards", "rlvr.core", "rlvr.config", "rlvr.presets", "rlvr.errors", "rlvr.seeding", "rlvr.suggest"],
     ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template", "rlvr.template_check"],
     ["rlvr.rollout", "rlvr.rewarding", "rlvr.boost", "rlvr.metrics", "rlvr.tracking", "rlvr.checkpoint"],
-    ["rlvr.validate", "rlvr.run_folder", "rlvr.evaluate"],
+    ["rlvr.validate", "rlvr.validate_algo", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],
     ["rlvr.trainer"],
     ["rlvr.console", "rlvr.build", "rlvr.api", "rlvr.tools"],

@@ -11,6 +11,7 @@ from tiny_models import VOCAB, tiny_model
 from rlvr.boost.plugins import make_booster
 from rlvr.boost.schedule import cosine_with_warmup
 from rlvr.config import ParallelConfig
+from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
@@ -70,6 +71,7 @@ def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
 
 def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
     """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps."""
+    estimator = get_estimator((changes.get("experience_settings") or {}).get("estimator", "gae"))
     c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32")
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
@@ -89,19 +91,19 @@ def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
     } | changes
     return PPOTrainer(
         make_booster(parallel, CPU, clip),
-        make_booster(parallel, CPU, clip),
+        make_booster(parallel, CPU, clip) if estimator.critic else None,
         actor,
-        critic,
+        critic if estimator.critic else None,
         actor_optim=optims[0],
-        critic_optim=optims[1],
+        critic_optim=optims[1] if estimator.critic else None,
         actor_lr_scheduler=cosine_with_warmup(optims[0], c.steps),
-        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps),
+        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps) if estimator.critic else None,
         tokenizer=LetterTokenizer(),
         **arguments,
     )
 
 
 def weights(trainer: PPOTrainer) -> torch.Tensor:
-    """Every weight of actor and critic in one vector."""
-    roles = (trainer.actor, trainer.critic)
+    """Every weight of actor and critic (if there is one) in one vector."""
+    roles = [role for role in (trainer.actor, trainer.critic) if role is not None]
     return torch.cat([p.detach().flatten() for role in roles for p in role.unwrapped.parameters()])

@@ -4,26 +4,37 @@ Every rule is about what an answer may leave out or write otherwise without sayi
 different: nothing is paid for a doubt.
 """
 
-from rewards.maths.equal import sign_of_infinity
-from rewards.maths.realsets import NoSetError, is_plainly_a_set, real_set, same_set
+from rewards.maths.conditions import split
+from rewards.maths.equal import same_value, sign_of_infinity
+from rewards.maths.evaluate import exact
+from rewards.maths.intervals import NoSetError, same_set
+from rewards.maths.numeric import renew_budget
+from rewards.maths.realsets import is_plainly_a_set, real_set
 from rewards.maths.relations import named, same_inequality, same_relations
 from rewards.maths.simplify import simplify, without_signs
 from rewards.maths.syntax import (
+    COUNTED,
+    UNNAMED,
     Based,
     Group,
     Matrix,
     Measured,
     Node,
     Number,
+    Op,
     Relation,
     Symbol,
     Words,
     is_expression,
+    is_op,
     symbols,
 )
-from rewards.maths.values import is_op, renamed_parameter, same_expressions
+from rewards.maths.values import renamed_parameter, same_expressions, same_family
+from rewards.maths.vectors import components, is_array
+from rewards.maths.words import number_word
 
 MAX_UNORDERED = 60
+_IDLE_WORDS = frozenset("the a an it is on in at".split())
 _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinitely many solutions"})
 
 
@@ -33,10 +44,30 @@ def same_answer(answer: Node, gold: Node) -> bool:
     Raises:
         NoSetError: never; UndecidedError: never. Whatever can't be decided is not the same.
     """
+    renew_budget()
     simple_answer, simple_gold = simplify(answer), simplify(gold)
     if simple_answer is None or simple_gold is None:
         return False
-    return _same(without_signs(simple_answer), without_signs(simple_gold))
+    return _same_under_conditions(without_signs(simple_answer), without_signs(simple_gold))
+
+
+def _same_under_conditions(a: Node, g: Node) -> bool:
+    """The answer may say where its parameters come from when the gold is silent, but nothing else than the gold."""
+    a, domains_a, bounds_a = split(a)
+    g, domains_g, bounds_g = split(g)
+    if domains_a and domains_g and domains_a != domains_g:
+        return False
+    if bounds_g and not (len(bounds_a) == len(bounds_g) and _same_in_any_order(bounds_a, bounds_g)):
+        return False
+    if _same(a, g):
+        return True
+    values = [_value_of(node) for node in (a, g)]
+    return "Z" in domains_a | domains_g and same_family(*values)
+
+
+def _value_of(node: Node) -> Node:
+    pair = named(node)
+    return pair[1] if pair else node
 
 
 def _same(a: Node, g: Node) -> bool:
@@ -46,12 +77,16 @@ def _same(a: Node, g: Node) -> bool:
         return _same_measured(a, g)
     if isinstance(a, Words) or isinstance(g, Words):
         return _same_words(a, g)
+    if (tuples := _as_tuples(a, g)) is not None:
+        return _same(*tuples)
     if is_plainly_a_set(a) or is_plainly_a_set(g):
         return _same_sets(a, g)
     if isinstance(a, Relation) or isinstance(g, Relation):
         return same_relations(a, g, _same)
     if isinstance(a, Matrix) or isinstance(g, Matrix):
         return _same_matrices(a, g)
+    if isinstance(a, Group) and a.joined_by_or and is_expression(g) and _is_one_value(a):
+        return all(_same(part, g) for part in a.items)  # 1/2 or 0.5
     if isinstance(a, Group) or isinstance(g, Group):
         return _same_groups(a, g)
     if isinstance(a, Based) or isinstance(g, Based):
@@ -61,25 +96,53 @@ def _same(a: Node, g: Node) -> bool:
 
 def _same_measured(a: Node, g: Node) -> bool:
     """A unit that both name must be the same; a unit that only one names goes without saying."""
-    units = tuple(n.unit if isinstance(n, Measured) else "" for n in (a, g))
+    units = [_unit(n) for n in (a, g)]
+    if set(units) == {"degree", "radian"}:
+        angles = [n.value if isinstance(n, Measured) else n for n in (a, g)]
+        return all(map(is_expression, angles)) and same_value(
+            _in_degrees(angles[0], units[0]), _in_degrees(angles[1], units[1])
+        )
     if all(units) and units[0] != units[1]:
         return False
-    if any(is_op(n, "degree") for n in (a, g)) and not {*units} <= {"", "degree", "radian"}:
-        return False
-    values = tuple(n.value if isinstance(n, Measured) else n for n in (a, g))
+    values = [n.value if isinstance(n, Measured) else n for n in (a, g)]
+    if set(units) & {"percent", "degree"}:
+        values = [
+            Op(u, (v,)) if u in _OPERATIONS and not is_op(v, u) else v for u, v in zip(units, values, strict=True)
+        ]
     return _same(*values)
+
+
+def _in_degrees(angle: Node, unit: str) -> Node:
+    return Op("degree", (angle,)) if unit == "degree" and not is_op(angle, "degree") else angle
+
+
+_OPERATIONS = ("percent", "degree")
+
+
+def _unit(node: Node) -> str:
+    """The name of the unit; "" without one, or where words say what is counted."""
+    if isinstance(node, Measured):
+        return "" if node.unit.startswith(COUNTED) else node.unit
+    return next((name for name in _OPERATIONS if is_op(node, name)), "")
 
 
 def _same_words(a: Node, g: Node) -> bool:
     if isinstance(a, Words) and isinstance(g, Words):
         return _plain(a.text) == _plain(g.text)
-    words, other = (a, g) if isinstance(a, Words) else (g, a)
-    return words.text in _INFINITE_WORDS and sign_of_infinity(other) == 1  # type: ignore[union-attr]
+    words, other = (a.text, g) if isinstance(a, Words) else (g.text, a)  # type: ignore[union-attr]
+    if words in _INFINITE_WORDS:
+        return sign_of_infinity(other) == 1
+    if (number := number_word(words)) is not None:
+        return is_expression(other) and exact(other) == number
+    letters = tuple(map(Symbol, words))
+    return (
+        1 < len(words) <= 3 and words.isalpha() and is_expression(other) and same_expressions(Op("mul", letters), other)
+    )
 
 
 def _plain(text: str) -> str:
-    words = [w for w in "".join(c if c.isalnum() else " " for c in text.lower()).split() if w not in ("the", "a", "an")]
-    return " ".join(words)
+    words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
+    return " ".join(w for w in words if w not in _IDLE_WORDS) or text
 
 
 def _same_sets(a: Node, g: Node) -> bool:
@@ -97,7 +160,7 @@ def _same_sets(a: Node, g: Node) -> bool:
 def _subject(node: Node) -> str:
     """The variable that an inequality is about."""
     if isinstance(node, Relation):
-        names = [s.name for s in node.sides if isinstance(s, Symbol) and symbols(s)]
+        names = [s.name for s in node.sides if isinstance(s, Symbol) and symbols(s) and s.name != UNNAMED]
         return names[0] if len(names) == 1 else ""
     return ""
 
@@ -131,11 +194,11 @@ def _rows(node: Node) -> tuple[tuple[Node, ...], ...] | None:
 
 def _same_groups(a: Node, g: Node) -> bool:
     """Tuples in order; bare lists and sets in any order; "{5}" is 5."""
-    a, g = (
-        n.items[0] if isinstance(n, Group) and n.brackets in ("", "{}") and len(n.items) == 1 else n for n in (a, g)
-    )
+    if _is_single(a) and _is_single(g):
+        return _same(a.items[0], g.items[0])  # type: ignore[union-attr]
+    a, g = (n.items[0] if _is_single(n) and not isinstance(n.items[0], Group) else n for n in (a, g))  # type: ignore[union-attr]
     if not (isinstance(a, Group) and isinstance(g, Group)):
-        return _same(a, g) if not isinstance(a, Group) and not isinstance(g, Group) else False
+        return _same(a, g) if not isinstance(a, Group) and not isinstance(g, Group) else _same_vector(a, g)
     if len(a.items) != len(g.items) or len(a.items) > MAX_UNORDERED:
         return False
     unordered = a.brackets in ("", "{}"), g.brackets in ("", "{}")
@@ -150,17 +213,77 @@ def _same_groups(a: Node, g: Node) -> bool:
     return all(map(_same, _parameters_of(a, g).items, g.items)) or all(map(_same, a.items, g.items))
 
 
+def _is_one_value(group: Group) -> bool:
+    values = set(map(exact, group.items))
+    return len(values) == 1 and None not in values
+
+
+def _is_single(node: Node) -> bool:
+    return isinstance(node, Group) and node.brackets in ("", "{}") and len(node.items) == 1
+
+
+def _same_vector(a: Node, g: Node) -> bool:
+    """3i - 2j + k and (3, -2, 1)."""
+    vector, other = (a, g) if isinstance(a, Group) else (g, a)
+    if not is_array(vector) or len(vector.items) > 3:  # type: ignore[union-attr]
+        return False
+    parts = components(other, len(vector.items))  # type: ignore[union-attr]
+    return parts is not None and all(map(_same, parts, vector.items))  # type: ignore[union-attr]
+
+
+def _as_tuples(a: Node, g: Node) -> tuple[Node, Node] | None:
+    """ "x = 3, y = 4" and (3, 4), or (x, y) = (3, 4): both as tuples; None for anything else."""
+    if (spread := (_spread(a), _spread(g))) != (a, g):
+        return spread
+    for one, other in ((a, g), (g, a)):
+        if not (isinstance(one, Group) and one.brackets == "" and len(one.items) > 1 and _all_named(one)):
+            continue
+        pairs = [pair for pair in map(named, one.items) if pair]
+        target = other.sides[0] if isinstance(other, Relation) and other.ops == ("=",) else None
+        if isinstance(target, Group) and isinstance(other, Relation):
+            if {repr(n) for n, _ in pairs} != {repr(n) for n in target.items}:
+                return None
+            pairs.sort(key=lambda pair: target.items.index(pair[0]))
+            other = other.sides[1]
+        elif all(isinstance(n, Symbol) and len(n.name) == 1 for n, _ in pairs):
+            pairs.sort(key=lambda pair: pair[0].name)  # type: ignore[union-attr]
+        if not (isinstance(other, Group) and other.brackets == "()"):
+            continue
+        values = Group("()", tuple(value for _, value in pairs))
+        return (values, other) if one is a else (other, values)
+    return None
+
+
+def _spread(node: Node) -> Node:
+    """ "(y, x) = (1, 2)" as "y = 1, x = 2", since x goes before y."""
+    match node:
+        case Relation((Group("()", names), Group("()", values)), ("=",)) if len(names) == len(values):
+            letters = [n.name for n in names if isinstance(n, Symbol)]
+            if letters != sorted(letters) and set(letters) <= {"x", "y", "z"}:
+                return Group("", tuple(Relation(pair, ("=",)) for pair in zip(names, values, strict=True)))
+    return node
+
+
 def _all_named(group: Group) -> bool:
-    names = [pair[0] for pair in map(named, group.items) if pair]
+    names = [pair[0] for pair in map(_named_part, group.items) if pair]
     return len(names) == len(group.items) == len(set(names))
 
 
+def _named_part(node: Node) -> tuple[Node, Node] | None:
+    """What a part of a list names: x = 5, or 5 apples."""
+    if isinstance(node, Measured) and node.unit.startswith(COUNTED):
+        return Words(node.unit), node.value
+    return named(node)
+
+
 def _same_by_name(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
-    of_a, of_g = (dict(n for n in map(named, items) if n) for items in (a, g))
+    of_a, of_g = (dict(n for n in map(_named_part, items) if n) for items in (a, g))
     if of_a.keys() == of_g.keys():
         return all(_same(of_a[name], value) for name, value in of_g.items())
     if of_a.keys() & of_g.keys():
         return False
+    if not any(isinstance(name, Words) for name in (*of_a, *of_g)):
+        return len(a) == len(g) and all(map(_same, of_a.values(), of_g.values()))
     return _same_in_any_order(tuple(of_a.values()), tuple(of_g.values()))
 
 

@@ -24,6 +24,10 @@ class Cursor(ABC):
         place = self.place + ahead
         return self.tokens[place] if place < len(self.tokens) else END
 
+    def before(self) -> Token:
+        """The token that was read last."""
+        return self.tokens[self.place - 1] if 0 < self.place <= len(self.tokens) else END
+
     def next(self) -> Token:
         token = self.peek()
         self.place += 1
@@ -58,10 +62,28 @@ class Cursor(ABC):
     def relation(self) -> Node: ...
 
     @abstractmethod
+    def run_of_words(self) -> str: ...
+
+    @abstractmethod
+    def set_operation(self) -> Node: ...
+
+    @abstractmethod
     def sum(self) -> Node: ...
 
     @abstractmethod
+    def product(self) -> Node: ...
+
+    @abstractmethod
+    def signed(self) -> Node: ...
+
+    @abstractmethod
+    def power(self) -> Node: ...
+
+    @abstractmethod
     def primary(self) -> Node: ...
+
+    @abstractmethod
+    def subscripted(self, name: str) -> str: ...
 
     @abstractmethod
     def argument(self) -> Node: ...

@@ -1,13 +1,11 @@
-"""What an expression is worth: exactly, modulo a prime, or to as many digits as asked. Everything is bounded.
+"""What an expression is worth, exactly or modulo a prime. Everything is bounded.
 
 None of this sees text: only the syntax tree.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from rewards.maths.errors import UndecidedError
 from rewards.maths.syntax import Node, Number, Op, Symbol
@@ -16,12 +14,6 @@ PRIME = (1 << 61) - 1
 MAX_BITS = 40_000
 """No exact number grows beyond this."""
 MAX_FACTORIAL = 3000
-MAX_MAGNITUDE = 200_000
-"""No approximate value goes beyond two to this power."""
-MAX_GAMMA = 20_000
-
-
-# -- exact -----------------------------------------------------------------------------------------------------------
 
 
 def exact(node: Node) -> Fraction | None:
@@ -37,13 +29,13 @@ def exact(node: Node) -> Fraction | None:
             return None
         parts.append(part)
     rule = _EXACT.get(node.name)
-    value = rule(*parts) if rule is not None and _arity_fits(node.name, len(parts)) else None
+    value = rule(*parts) if rule is not None and arity_fits(node.name, len(parts)) else None
     if value is None or max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         return None
     return value
 
 
-def _arity_fits(name: str, count: int) -> bool:
+def arity_fits(name: str, count: int) -> bool:
     if name in ("add", "mul", "gcd", "lcm", "min", "max"):
         return count >= 2
     return count == _ARITY.get(name, 1) or (name == "log" and count == 2)
@@ -125,9 +117,6 @@ _EXACT: dict[str, Callable[..., Fraction | None]] = {
 }
 
 
-# -- modulo a prime --------------------------------------------------------------------------------------------------
-
-
 def residue(node: Node, point: Mapping[str, int]) -> int:
     """A rational expression's value modulo `PRIME` at a point. e and pi count as variables here.
 
@@ -146,7 +135,7 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
     if node.name == "pow":
         return _residue_power(node, point)
     rule = _RESIDUE.get(node.name)
-    if rule is None or not _arity_fits(node.name, len(node.args)):
+    if rule is None or not arity_fits(node.name, len(node.args)):
         raise UndecidedError(node.name)
     return rule(*(residue(argument, point) for argument in node.args)) % PRIME
 
@@ -156,6 +145,8 @@ def _residue_power(node: Op, point: Mapping[str, int]) -> int:
     if exponent is None or exponent.denominator != 1 or abs(exponent) > 10_000:
         raise UndecidedError("no integer exponent")
     base = residue(node.args[0], point)
+    if base == 0 and exponent == 0:
+        raise UndecidedError("0^0")
     if exponent < 0:
         base = _inverse(base)
     return pow(base, abs(exponent.numerator), PRIME)
@@ -174,163 +165,4 @@ _RESIDUE: dict[str, Callable[..., int]] = {
     "div": lambda p, q: p * _inverse(q),
     "ratio": lambda p, q: p * _inverse(q),
     "percent": lambda p: p * _inverse(100),
-}
-
-
-# -- to many digits --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Span:
-    """The magnitudes (powers of two) of everything met in an evaluation; zeros do not count."""
-
-    low: int = 0
-    high: int = 0
-
-
-class Evaluator:
-    """Evaluates expressions at a point with `bits` of precision, and keeps the span of magnitudes.
-
-    Raises:
-        UndecidedError: from `value`, where there is no value or one beyond the bounds.
-    """
-
-    def __init__(self, point: Mapping[str, Fraction], bits: int) -> None:
-        from mpmath import MPContext
-
-        self.mp = MPContext()
-        self.mp.prec = bits
-        self.bits = bits
-        self.point = point
-        self.span = Span()
-
-    def value(self, node: Node) -> Any:
-        """The value as an mpmath number."""
-        try:
-            return self._value(node)
-        except (ZeroDivisionError, ValueError, OverflowError, self.mp.NoConvergence) as error:
-            raise UndecidedError(str(error)) from error
-
-    def is_real(self, node: Node) -> bool:
-        """Whether the value at this point has no imaginary part."""
-        return not self.mp.im(self.value(node))
-
-    def _value(self, node: Node) -> Any:
-        if isinstance(node, Number):
-            return self._seen(self._rational(node.value))
-        if isinstance(node, Symbol):
-            return self._seen(self._symbol(node.name))
-        if not isinstance(node, Op):
-            raise UndecidedError("no number")
-        arguments = [self._value(argument) for argument in node.args]
-        rule = _NUMERIC.get(node.name)
-        if rule is None or not _arity_fits(node.name, len(arguments)):
-            raise UndecidedError(node.name)
-        return self._seen(rule(self, *arguments))
-
-    def _rational(self, value: Fraction) -> Any:
-        return self.mp.mpf(value.numerator) / value.denominator
-
-    def _symbol(self, name: str) -> Any:
-        if name in self.point:
-            return self._rational(self.point[name])
-        constant = {"pi": self.mp.pi, "e": self.mp.e, "i": self.mp.j}.get(name)
-        if constant is None:
-            raise UndecidedError(f"{name} has no value")
-        return +constant
-
-    def _seen(self, value: Any) -> Any:
-        if not self.mp.isfinite(value):
-            raise UndecidedError("not finite")
-        if value:
-            magnitude = int(self.mp.mag(value))
-            if abs(magnitude) > MAX_MAGNITUDE:
-                raise UndecidedError("beyond all bounds")
-            self.span.high = max(self.span.high, magnitude)
-            if magnitude > self.span.high - self.bits + 20:  # what is smaller is rounding error
-                self.span.low = min(self.span.low, magnitude)
-        return value
-
-    def power(self, base: Any, exponent: Any) -> Any:
-        if base == 0:
-            if self.mp.re(exponent) > 0:
-                return self.mp.zero
-            raise UndecidedError("zero to a power that is not positive")
-        # |exponent| * log2 |base|, before anything is computed
-        if abs(exponent) * max(1, abs(self.mp.mag(base))) > MAX_MAGNITUDE:
-            raise UndecidedError("beyond all bounds")
-        if self.mp.im(base) == 0 and self.mp.re(base) < 0 and (root := self._odd_root(base, exponent)) is not None:
-            return root
-        return self.mp.power(base, exponent)
-
-    def _odd_root(self, base: Any, exponent: Any) -> Any:
-        """The cube root of -8 is -2: a real root where there is one."""
-        if self.mp.im(exponent):
-            return None
-        for degree in (3, 5, 7):
-            top = exponent * degree
-            if self.mp.almosteq(top, self.mp.nint(top)) and not self.mp.isint(exponent):
-                return -self.mp.power(-base, exponent) if int(self.mp.nint(top)) % 2 else self.mp.power(-base, exponent)
-        return None
-
-    def gamma(self, value: Any) -> Any:
-        if abs(value) > MAX_GAMMA:
-            raise UndecidedError("beyond all bounds")
-        return self.mp.gamma(value)
-
-    def log(self, value: Any, base: Any = None) -> Any:
-        """The natural logarithm, unless a base is given."""
-        if not value or base == 0:
-            raise UndecidedError("logarithm of zero")
-        return self.mp.log(value) if base is None else self.mp.log(value) / self.mp.log(base)
-
-    def real(self, value: Any) -> Any:
-        if self.mp.im(value):
-            raise UndecidedError("a real number is needed")
-        return self.mp.re(value)
-
-    def bounded(self, value: Any) -> Any:
-        """For functions that reduce their argument: no large one."""
-        if value and self.mp.mag(value) > 4000:
-            raise UndecidedError("beyond all bounds")
-        return value
-
-
-def _named(name: str) -> Callable[..., Any]:
-    """A function of mpmath's by its name there."""
-    return lambda e, v: getattr(e.mp, name)(e.bounded(v))
-
-
-_CIRCULAR: dict[str, Callable[..., Any]] = {
-    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh tanh coth".split()},
-    **{"arc" + name: _named("a" + name) for name in "sin cos tan cot sec csc sinh cosh tanh".split()},
-}
-_NUMERIC: dict[str, Callable[..., Any]] = {
-    **_CIRCULAR,
-    "add": lambda e, *v: sum(v[1:], v[0]),
-    "mul": lambda e, *v: math.prod(v[1:], start=v[0]),
-    "neg": lambda e, v: -v,
-    "div": lambda e, v, w: v / w,
-    "ratio": lambda e, v, w: v / w,
-    "percent": lambda e, v: v / 100,
-    "degree": lambda e, v: v * e.mp.pi / 180,
-    "pow": lambda e, v, w: e.power(v, w),
-    "sqrt": lambda e, v: e.mp.sqrt(v),
-    "cbrt": lambda e, v: e.power(v, e.mp.mpf(1) / 3),
-    "exp": lambda e, v: e.power(+e.mp.e, v),
-    "log": lambda e, v, *b: e.log(v, *b),
-    "ln": lambda e, v: e.log(v),
-    "lg": lambda e, v: e.log(v, e.mp.mpf(10)),
-    "abs": lambda e, v: abs(v),
-    "floor": lambda e, v: e.mp.floor(e.bounded(e.real(v))),
-    "ceil": lambda e, v: e.mp.ceil(e.bounded(e.real(v))),
-    "sign": lambda e, v: e.mp.sign(e.real(v)),
-    "re": lambda e, v: e.mp.re(v),
-    "im": lambda e, v: e.mp.im(v),
-    "arg": lambda e, v: e.mp.arg(v),
-    "fact": lambda e, v: e.gamma(v + 1),
-    "binom": lambda e, v, w: e.gamma(v + 1) / (e.gamma(w + 1) * e.gamma(v - w + 1)),
-    "min": lambda e, *v: min(map(e.real, v)),
-    "max": lambda e, *v: max(map(e.real, v)),
-    "mod": lambda e, v, w: e.mp.fmod(e.real(v), e.real(w)),
 }

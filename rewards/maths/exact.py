@@ -16,6 +16,8 @@ _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d*)?|\.\d+)"
 _PLAIN = re.compile(rf"([+-]?)({_DECIMAL})(?:[eE]([+-]?\d{{1,6}}))?$")
 _RATIO = re.compile(rf"([+-]?)({_DECIMAL})/([+-]?)({_DECIMAL})$")
+_SPACED_OUT = re.compile(r"(?<!\d)[1-9]\d{0,2}(?: \d{3})+(?!\d)")
+"""A space that separates thousands: 1 000 000."""
 _MIXED = re.compile(rf"([+-]?)({_DIGITS})\s+(\d+)/(\d+)$")
 _SCIENTIFIC = re.compile(rf"([+-]?)({_DECIMAL})(?:\*|x|\\times|\\cdot)10\^\{{?([+-]?\d{{1,6}})\}}?$")
 _EUROPEAN = re.compile(r"[+-]?(?:\d{4,},\d{1,2}|0,\d{3,})")
@@ -44,7 +46,9 @@ def _parse(text: str) -> Fraction | None:
         sign, whole, top, bottom = match.groups()
         part = _divide(Fraction(int(top)), Fraction(int(bottom)))
         return None if part is None else _signed(sign, _decimal(whole) + part)
-    text = re.sub(r"(?<!,)\s+", "", text)  # "32, 349" is a list
+    if " " in text:
+        text = _SPACED_OUT.sub(lambda m: m[0].replace(" ", ""), text)
+        text = re.sub(r"(?<![,\d])\s+|(?<!,)\s+(?!\d)", "", text)  # "32, 349" is a list, and "2 3" two numbers
     if match := _PLAIN.match(text):
         sign, digits, exponent = match.groups()
         return _signed(sign, _scaled(_decimal(digits), exponent))

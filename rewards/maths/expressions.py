@@ -1,16 +1,16 @@
-"""Expressions: sums, products, powers, functions."""
+"""Expressions: sums, products, powers, single values."""
 
 from fractions import Fraction
 
 from rewards.maths.cursor import END
 from rewards.maths.errors import UnreadableError
+from rewards.maths.functions import NUMBER_SETS, Functions, divided
 from rewards.maths.lexer import Token
-from rewards.maths.numerals import FRACTIONS, Numerals, read_number
-from rewards.maths.syntax import Group, Node, Number, Op, SetOp, Such, Symbol
-from rewards.maths.words import CONSTANTS, DECORATIONS, FUNCTIONS, GREEK
+from rewards.maths.numerals import read_number
+from rewards.maths.syntax import Group, Node, Number, Op, SetOp, Such, Symbol, is_op
 
 
-class Expressions(Numerals):
+class Expressions(Functions):
     """From sums down to single values."""
 
     def sum(self) -> Node:
@@ -20,14 +20,24 @@ class Expressions(Numerals):
             terms: list[Node] = [Op(name, (Number(Fraction(0)), self.product()))]
         else:
             terms = [self.product()]
-        while self.at("op", "+", "-", "pm", "mp") and not self._set_difference(terms[0]):
+        while self.at("op", "+", "-", "pm", "mp") and not self.set_difference(terms[0]):
             name = self.next().text
             right = self.product()
             if name in ("pm", "mp"):
                 terms = [Op(name, (_joined("add", terms), right))]
             else:
                 terms.append(_negated(right) if name == "-" else right)
-        return _joined("add", terms)
+        return self.modulo(_joined("add", terms))
+
+    def modulo(self, node: Node) -> Node:
+        """x + 1 (mod 7), of all that stands before."""
+        if self.accept("command", "pmod", "mod"):
+            return Op("mod", (node, self.signed()))
+        if self.at("open", "(") and self.peek(1).text == "mod":
+            self.place += 2
+            node = Op("mod", (node, self.signed()))
+            self.expect("close", ")")
+        return node
 
     def product(self) -> Node:
         factors = [self.signed()]
@@ -35,9 +45,8 @@ class Expressions(Numerals):
             if self.accept("op", "*"):
                 factors.append(self.signed())
             elif self.accept("op", "/"):
-                factors = [_divided(_joined("mul", factors), self.signed())]
-            elif self.at("command", "pmod", "bmod", "mod"):
-                self.next()
+                factors = [divided(_joined("mul", factors), self.signed())]
+            elif self.accept("command", "bmod"):
                 factors = [Op("mod", (_joined("mul", factors), self.signed()))]
             elif self.juxtaposed():
                 factors.append(self.power())
@@ -47,19 +56,38 @@ class Expressions(Numerals):
     def juxtaposed(self) -> bool:
         """Whether what follows is multiplied without a sign."""
         token = self.peek()
+        if self.bare_union():
+            return False
+        if token.text in ("mod", "pmod") or (token.kind == "open" and self.peek(1).text == "mod"):
+            return False
         if token.kind in ("symbol", "command", "number", "begin"):
-            return not (token.kind == "number" and self.tokens[self.place - 1].kind == "number")
+            return not (token.kind == "number" and self.before().kind == "number")
         if token.kind == "open":
-            return self.peek(1).kind != "word"
+            return self.peek(1).kind != "word" and not self.condition_ahead()
         return token.kind == "op" and token.text == "|" and not self.bars
 
-    def _bare_union(self) -> bool:
+    def condition_ahead(self) -> bool:
+        """A relation in parentheses behind a value: (k in Z), (x > 0), (mod 7)."""
+        if not self.at("open", "("):
+            return False
+        depth = 0
+        for place in range(self.place, len(self.tokens)):
+            token = self.tokens[place]
+            depth += (token.kind == "open") - (token.kind == "close")
+            if depth == 0:
+                return False
+            if depth == 1 and token.kind == "rel":
+                return True
+        return False
+
+    def bare_union(self) -> bool:
         """The letter U between two brackets."""
-        before = self.tokens[self.place - 1] if self.place else END
+        before = self.before()
         return self.at("symbol", "U", "u") and before.kind == "close" and self.peek(1).kind == "open"
 
-    def _set_difference(self, left: Node) -> bool:
-        is_set = isinstance(left, Such | SetOp) or (isinstance(left, Group) and bool(left.brackets))
+    def set_difference(self, left: Node) -> bool:
+        named = isinstance(left, Symbol) and left.name in NUMBER_SETS
+        is_set = named or isinstance(left, Such | SetOp) or (isinstance(left, Group) and bool(left.brackets))
         return is_set and self.at("op", "-") and self.peek(1).text == "\\{"
 
     def signed(self) -> Node:
@@ -81,12 +109,42 @@ class Expressions(Numerals):
             self.next()
             if self.at("op", "degree") or self._braced_degree():
                 base = self.degrees(base)
+            elif self._ordinal():
+                self.skip_argument()
+            elif (sign := self._lone_sign()) and isinstance(base, Symbol):
+                base = Symbol(base.name + "^" + sign)
             elif self.at("op", "'"):
                 self.next()
             else:
-                base = Op("pow", (base, self.argument()))
+                base = Op("pow", (base, self.exponent()))
             base = self.postfix(base)
         return base
+
+    def exponent(self) -> Node:
+        """2^3^2 is 2^(3^2)."""
+        node = self.argument()
+        if not self.at("op", "^") or self.peek(1).text == "degree":
+            return node
+        self.next()
+        self.deeper()
+        node = Op("pow", (node, self.exponent()))
+        self.depth -= 1
+        return node
+
+    def _ordinal(self) -> bool:
+        """5^{th}"""
+        return self.peek(self.at("open", "{")).text in ("th", "st", "nd", "rd")
+
+    def _lone_sign(self) -> str:
+        """The sign of R^+ and Z_{>0}^{+}, behind which no value stands."""
+        braces = self.at("open", "{")
+        sign, after = self.peek(braces), self.peek(1 + braces)
+        if sign.kind != "op" or sign.text not in ("+", "-", "*"):
+            return ""
+        if after.kind not in (("close",) if braces else ("end", "close", "sep", "rel", "op")):
+            return ""
+        self.place += 1 + 2 * braces
+        return sign.text
 
     def _braced_degree(self) -> bool:
         if self.at("open", "{") and self.peek(1).text == "degree" and self.peek(2).text == "}":
@@ -100,6 +158,8 @@ class Expressions(Numerals):
             if self.at("op", "!"):
                 self.next()
                 node = Op("fact", (node,))
+            elif self.at("op", "%", "degree") and (is_op(node, "percent") or is_op(node, "degree")):
+                raise UnreadableError("a percentage of a percentage")
             elif self.at("op", "%"):
                 self.next()
                 node = Op("percent", (node,))
@@ -119,15 +179,15 @@ class Expressions(Numerals):
             self.next()
             value = self.argument()
             return _negated(value) if token.text == "-" else value
-        if token.kind == "number" and self._after_command() and len(token.text) > 1 and "." not in token.text:
+        if token.kind == "number" and self._after_command() and len(token.text) > 1 and token.text.isdecimal():
             self.tokens[self.place] = Token("number", token.text[1:])
             return read_number(token.text[0])
         return self.primary()
 
     def _after_command(self) -> bool:
         """LaTeX takes one digit: \\frac12 is a half. After "^" we take the whole number, as people mean it."""
-        before = self.tokens[self.place - 1] if self.place else END
-        return not (before.kind == "op" and before.text in "^+-")
+        before = self.before()
+        return not (before.kind == "op" and before.text in "^_+-")
 
     def primary(self) -> Node:
         token = self.peek()
@@ -142,6 +202,9 @@ class Expressions(Numerals):
             self.depth -= 1
             return node
         if token.kind == "open":
+            if self.peek(1).kind == "number" and self.peek(2).text == ")" and self.peek(3).text == "_":
+                self.tokens[self.place : self.place + 3] = [self.peek(1)]  # (11)_2
+                return self.number()
             return self.group()
         if token.kind == "begin":
             return self.environment()
@@ -170,91 +233,6 @@ class Expressions(Numerals):
             if depth == 0:
                 return
 
-    def command(self, name: str) -> Node:
-        if name in FRACTIONS:
-            top = self.argument()
-            return _divided(top, self.argument())
-        if name in ("binom", "dbinom", "tbinom"):
-            top = self.argument()
-            return Op("binom", (top, self.argument()))
-        if name == "sqrt":
-            return self.root()
-        if name in FUNCTIONS:
-            return self.function(FUNCTIONS[name])
-        if name in CONSTANTS:
-            return Symbol(CONSTANTS[name])
-        if name in GREEK:
-            return Symbol(self.subscripted(name.removeprefix("var")))
-        if name in ("emptyset", "varnothing"):
-            return Group("{}", ())
-        if name in ("ldots", "dots", "cdots", "dotsc", "vdots", "dotsb"):
-            return Symbol("...")
-        if name in ("reals", "integers"):
-            return Symbol({"reals": "R", "integers": "Z"}[name])
-        if name in DECORATIONS:
-            return self.argument()
-        if name == "boxed":
-            return self.argument()
-        raise UnreadableError(f"\\{name}")
-
-    def root(self) -> Node:
-        if self.accept("open", "["):
-            index = self.sum()
-            self.expect("close", "]")
-            return Op("pow", (self.argument(), _divided(Number(Fraction(1)), index)))
-        return Op("sqrt", (self.group() if self.at("open", "(") else self.argument(),))
-
-    def function(self, name: str) -> Node:
-        base = exponent = None
-        while self.at("op", "_", "^"):
-            if self.next().text == "_":
-                base = self.argument()
-            else:
-                exponent = self.argument()
-        if self.at("open", "(", "[", "{"):
-            inside = self.group()
-        elif self.at("op", "|"):
-            inside = self.absolute()
-        else:
-            inside = self.function_argument()
-        arguments = inside.items if isinstance(inside, Group) and inside.brackets == "()" else (inside,)
-        if name == "log" and base is not None:
-            arguments = (*arguments, base)
-        if exponent == Number(Fraction(-1)) and not name.startswith("arc"):
-            return Op("arc" + name, arguments)
-        if name in ("min", "max") and all(isinstance(a, Number) for a in arguments):
-            raise UnreadableError("a choice among numbers, not a value")
-        node = Op(name, tuple(arguments))
-        return node if exponent is None else Op("pow", (node, exponent))
-
-    def function_argument(self) -> Node:
-        r"""What stands behind a function without brackets: a product up to the next sign, bracket or function."""
-        self.deeper()
-        node = self.power() if not self.at("op", "-") else self.signed()
-        while self.peek().kind in ("symbol", "number") or (
-            self.peek().kind == "command"
-            and self.peek().text not in FUNCTIONS
-            and self.peek().text not in ("mod", "pmod")
-        ):
-            if self.at("number") and self.tokens[self.place - 1].kind == "number":
-                break
-            node = Op("mul", (node, self.power()))
-        if self.at("op", "/") and self.peek(1).kind in ("number", "symbol") and not self.tokens[self.place - 1].spaced:
-            self.next()
-            node = _divided(node, self.power())
-        self.depth -= 1
-        return node
-
-    def absolute(self) -> Node:
-        self.deeper()
-        self.expect("op", "|")
-        self.bars += 1
-        inside = self.sum()
-        self.bars -= 1
-        self.expect("op", "|")
-        self.depth -= 1
-        return Op("abs", (inside,))
-
 
 def _negated(node: Node) -> Node:
     if isinstance(node, Number):
@@ -266,15 +244,3 @@ def _negated(node: Node) -> Node:
 
 def _joined(name: str, parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Op(name, tuple(parts))
-
-
-def _divided(top: Node, bottom: Node) -> Node:
-    if (
-        isinstance(top, Number)
-        and isinstance(bottom, Number)
-        and bottom.value
-        and top.places is None
-        and bottom.places is None
-    ):
-        return Number(top.value / bottom.value)
-    return Op("div", (top, bottom))

@@ -3,9 +3,10 @@
 from rewards.maths.cursor import END
 from rewards.maths.errors import UnreadableError
 from rewards.maths.expressions import Expressions
-from rewards.maths.syntax import Group, Matrix, Node, Op, Relation, Such, Symbol
+from rewards.maths.syntax import Group, Matrix, Node, Op, Relation, Such, Words
 
-_MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "vmatrix", "smallmatrix", "array", "Bmatrix"})
+_MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "smallmatrix", "array", "Bmatrix"})
+_SYSTEMS = frozenset({"cases", "aligned", "align", "gathered", "split"})
 _CLOSER = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 
 
@@ -53,21 +54,32 @@ class Groups(Expressions):
 
     def set_builder(self) -> Node | None:
         """x | condition, or x : condition; None where it is no such thing."""
-        start = self.place
-        if self.peek().kind != "symbol":
+        if not self._bar_ahead():
             return None
-        variable: Node = Symbol(self.subscripted(self.next().text))
+        self.bars += 1
+        variable: Node = self.sum() if self.peek().text != "(" else self.group()
         if self.accept("rel", "in"):
-            variable = Relation((variable, self.sum()), ("in",))
+            variable = Relation((variable, self.set_operation()), ("in",))
+        self.bars -= 1
         if not (self.accept("op", "|") or self.accept("op", ":")):
-            self.place = start
-            return None
+            raise UnreadableError("a set whose condition does not begin")
         return Such(variable, self.items())
+
+    def _bar_ahead(self) -> bool:
+        """Whether the set has a single bar or colon of its own, and what stands before it does not begin with one."""
+        depth, bars = 0, 0
+        for place in range(self.place, len(self.tokens)):
+            token = self.tokens[place]
+            depth += (token.kind == "open") - (token.kind == "close")
+            if depth < 0:
+                break
+            bars += depth == 0 and token.kind == "op" and token.text in ("|", ":")
+        return bars % 2 == 1 and self.peek().text != "|"
 
     def environment(self) -> Node:
         self.deeper()
         name = self.next().text
-        if name not in _MATRICES:
+        if name not in _MATRICES and name not in _SYSTEMS:
             raise UnreadableError(f"environment {name}")
         self.brackets += 1
         rows: list[tuple[Node, ...]] = []
@@ -76,8 +88,8 @@ class Groups(Expressions):
             if self.accept("sep", "\\\\"):
                 rows.append(tuple(row))
                 row = []
-            elif not self.accept("sep", "&"):
-                row.append(self.relation())
+            elif not self.accept("sep", "&", ",", ";"):
+                row.append(self.cell() if name in _SYSTEMS else self.relation())
             if self.peek() is END:
                 raise UnreadableError("a matrix without end")
         self.next()
@@ -85,9 +97,21 @@ class Groups(Expressions):
         self.depth -= 1
         if row:
             rows.append(tuple(row))
+        rows = [r for r in rows if r]
         if not rows or len({len(r) for r in rows}) != 1:
             raise UnreadableError("rows of different lengths")
+        if name in _SYSTEMS or (len(rows[0]) == 1 and all(isinstance(r[0], Relation) for r in rows)):
+            parts = [r[0] if len(r) == 1 else Group("()", r) for r in rows]
+            return parts[0] if len(parts) == 1 else Group("", tuple(parts))
         return Matrix(tuple(rows))
+
+    def cell(self) -> Node:
+        """An equation, or a case with what it holds for: "x & if x > 0"."""
+        if self.at("word") and self.peek().text.lower() in ("if", "for", "when", "where"):
+            self.next()
+        if self.at("word"):
+            return Words(self.run_of_words().lower())
+        return self.relation()
 
 
 def _closed(opening: str, node: Node, closing: str) -> Node:

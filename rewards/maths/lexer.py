@@ -5,6 +5,8 @@ r"""Text into tokens: LaTeX, ASCII and typographic mathematics alike.
 """
 
 import re
+import unicodedata
+from itertools import zip_longest
 from typing import NamedTuple
 
 from rewards.maths.errors import UnreadableError
@@ -26,10 +28,12 @@ class Token(NamedTuple):
     spaced: bool = False  # white space before it
 
 
-_NUMBER = r"""(?: \d{1,3} (?: (?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , ) \d{3} )+ (?! \d | (?:,|\{,\})\d ) | \d+ ) (?: \.\d+ | \.(?![\d.\w]) )? | \.\d+"""
+_NUMBER = r"""(?: \d{1,3} (?: (?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , ) \d{3} )+ (?! \d | (?:,|\{,\})\d ) | \d+ )
+    (?: \.\d+ | \.(?=\s*\\(?:overline|bar|dot)\b|\(\d) | \.(?![\d.\w]) )? | \.\d+"""
 _TOKEN = re.compile(
     rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle)(?![A-Za-z]) )+ )
-    | \\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|mbox|hbox|boldsymbol|bm|rm|bf)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
+    | \\(?:text|textbf|textit|textrm|mathrm|mathsf|operatorname|mbox|hbox|rm)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
+    | \\(?:mathbf|mathit|boldsymbol|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
     | \\(?P<environment> begin|end )\s*\{{\s*(?P<name> [a-z]+ )\*?\s*\}} (?: (?<=array\}})\s*\{{[^{{}}]*\}} )?
     | (?P<number> {_NUMBER} )
     | \\(?P<command> [A-Za-z]+ )
@@ -37,27 +41,32 @@ _TOKEN = re.compile(
     | (?P<letters> [A-Za-z]+ )
     | (?P<rel> <= | >= | != | == | =< | => | <> | [<>=≤≥≠∈≈⩽⩾] )
     | (?P<power> \*\* )
+    | (?P<raised> [⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+ )
+    | (?P<lowered> [₀₁₂₃₄₅₆₇₈₉ₙ]+ )
+    | (?P<dots> \.\.\.+ | … )
     | (?P<other> . )""",
     re.VERBOSE | re.DOTALL,
 )
 _RELATIONS = {
-    "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=", "geqq": ">=",
+    "sim": "~", "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=", "geqq": ">=",
     "lt": "<", "gt": ">", "ne": "!=", "neq": "!=", "in": "in", "approx": "~", "thickapprox": "~", "simeq": "~", "equiv": "=",
     "≤": "<=", "⩽": "<=", "≥": ">=", "⩾": ">=", "≠": "!=", "∈": "in", "≈": "~", "==": "=", "=<": "<=", "=>": ">=", "<>": "!=",
 }  # fmt: skip
 _OPERATORS = {
-    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "cup": "union", "bigcup": "union", "cupdot": "union",
+    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "cup": "union", "bigcup": "union", "cupdot": "union", "sqcup": "union",
     "cap": "intersection", "setminus": "minus", "backslash": "minus", "colon": ":", "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
     "circ": "degree", "prime": "'", "textcirc": "degree", "percent": "%", "degree": "degree",
     "·": "*", "×": "*", "⋅": "*", "∙": "*", "÷": "/", "∕": "/", "⁄": "/", "−": "-", "–": "-", "—": "-", "±": "pm", "∓": "mp", "∪": "union", "∩": "intersection",
     "∖": "minus", "°": "degree", "º": "degree", "′": "'", "’": "'", "∣": "|",
 }  # fmt: skip
 _SYMBOLS = {
-    "∞": "infty", "π": "pi", "√": "sqrt", "θ": "theta", "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "μ": "mu", "σ": "sigma", "φ": "phi", "ω": "omega",
-    "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "…": "dots", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
+    "∞": "infty", "π": "pi", "√": "√", "ϕ": "phi", "ℕ": "naturals", "ℚ": "rationals", "ℂ": "complexes", "θ": "theta", "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "μ": "mu", "σ": "sigma", "φ": "phi", "ω": "omega",
+    "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
 }  # fmt: skip
+_NOT_JOINED = frozenset({"pmod", "pmb", "lnot", "minus", "real", "sinc", "signs", "infin"})
+"""Commands that only look like another one with letters behind it."""
 _JOINABLE = FUNCTIONS.keys() | {"pi", "theta", "alpha", "beta", "cdot", "times", "infty", "pm"}
-_SUPERSCRIPTS = {c: str(i) for i, c in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")} | {"⁻": "-", "ⁿ": "n"}
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789-+n0123456789n")
 _OPEN = {
     "(": "(",
     "[": "[",
@@ -103,7 +112,8 @@ def tokens(text: str) -> list[Token]:
         spaced = False
         if len(found) > MAX_TOKENS:
             raise UnreadableError("too many tokens")
-    return found
+    # An ampersand before a relation only lines equations up.
+    return [t for t, after in zip_longest(found, found[1:]) if t.text != "&" or not after or after.kind != "rel"]
 
 
 def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
@@ -111,28 +121,41 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
         return [Token(match["environment"], match["name"], spaced)]
     text = match[kind]
     if kind == "number":
-        digits = re.sub(r"[^\d.]", "", text).rstrip(".") if text != "." else text
-        if len(digits) > MAX_DIGITS:
-            raise UnreadableError("too many digits")
-        # With bare commas as written, for where a comma separates instead: (1,234).
-        plain = re.fullmatch(r"[\d,.]+", text)
-        return [Token("number", text.rstrip(".") if plain and "," in text else digits, spaced)]
+        return [Token("number", _number(text, match.string[match.end() : match.end() + 1]), spaced)]
     if kind == "word":
-        return [Token("word", " ".join(text.split()), spaced)]
+        return [Token("word", " ".join(text.split()), spaced or text[:1].isspace())]
+    if kind == "bold" and not (len(text.strip()) == 1 and text.strip().isalpha()):
+        return tokens(text) if "\\" in text else [Token("word", " ".join(text.split()), spaced)]
+    if kind == "bold":
+        return [Token("letters", text.strip(), spaced)]
     if kind == "letters":
         return [Token("letters", text, spaced)]
     if kind == "rel":
         return [Token("rel", _RELATIONS.get(text, text), spaced)]
     if kind == "power":
         return [Token("op", "^", spaced)]
+    if kind in ("raised", "lowered"):
+        inside = tokens(text.translate(_RAISED))
+        return [Token("op", "^" if kind == "raised" else "_"), Token("open", "{"), *inside, Token("close", "}")]
+    if kind == "dots":
+        return [Token("command", "dots", spaced)]
     if kind == "command":
         return _commands(text, spaced)
     return _character(text, kind == "escaped", spaced)
 
 
+def _number(text: str, following: str) -> str:
+    """The digits and the point. Bare commas stay, for where a comma separates instead: (1,234)."""
+    repeats = text.endswith(".") and following in ("\\", "(")  # 0.\overline{3}
+    digits = text if re.fullmatch(r"[\d,.]+", text) else re.sub(r"[^\d.]", "", text)
+    if len(digits) > MAX_DIGITS:
+        raise UnreadableError("too many digits")
+    return digits if repeats else digits.rstrip(".")
+
+
 def _commands(name: str, spaced: bool) -> list[Token]:
     """A command; two tokens where the space behind it is missing, as in \\cotx and \\pir."""
-    if name not in _JOINABLE:
+    if name not in _JOINABLE and name not in _NOT_JOINED:
         for size in (len(name) - 1, len(name) - 2):
             if name[:size] in _JOINABLE and name not in FUNCTIONS and name not in GREEK and name not in _OPERATORS:
                 return [_command(name[:size], spaced), Token("letters", name[size:], True)]
@@ -156,6 +179,8 @@ def _character(text: str, escaped: bool, spaced: bool) -> list[Token]:
         return [Token("open" if text == "{" else "close", "\\" + text, spaced)]
     if escaped and text == "\\":
         return [Token("sep", "\\\\", spaced)]
+    if escaped and text == "&":
+        return [Token("sep", "and", spaced)]
     if escaped and text == "|":
         return [Token("op", "|", spaced)]
     if text in "$€£`" or (escaped and text in "()[]"):
@@ -172,7 +197,8 @@ def _character(text: str, escaped: bool, spaced: bool) -> list[Token]:
         return [Token("op", _OPERATORS.get(text, text), spaced)]
     if text in _SYMBOLS:
         return [Token("command", _SYMBOLS[text], spaced)]
-    if text in _SUPERSCRIPTS:
-        exponent = _SUPERSCRIPTS[text]
-        return [Token("op", "^", spaced), Token("letters" if exponent == "n" else "number", exponent, False)]
+    top, slash, bottom = unicodedata.normalize("NFKC", text).partition("\u2044")
+    if slash and top.isdigit() and bottom.isdigit():  # one half as one character
+        parts = [t for n in (top, bottom) for t in (Token("open", "{"), Token("number", n), Token("close", "}"))]
+        return [Token("command", "frac", spaced), *parts]
     raise UnreadableError(f"character {text!r}")

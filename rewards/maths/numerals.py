@@ -1,11 +1,13 @@
 """Numbers as people write them: decimals, mixed numbers, repeating decimals, powers of ten, other bases, degrees."""
 
+import re
 from fractions import Fraction
 
 from rewards.maths.cursor import Cursor
 from rewards.maths.errors import UnreadableError
 from rewards.maths.lexer import Token
-from rewards.maths.syntax import Based, Node, Number, Op
+from rewards.maths.syntax import Based, Measured, Node, Number, Op, Words
+from rewards.maths.words import number_word
 
 MAX_POWER_OF_TEN = 5000
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "rfrac"})
@@ -19,8 +21,16 @@ class Numerals(Cursor):
         if "," in text and self.brackets:
             return self.splitread_number(text)
         text = text.replace(",", "")
-        if self.at("command", "overline") and self.peek(1).text == "{" and self.peek(2).kind == "number":
-            return self.repeating(text)
+        if "." in text and (repeated := self.repeated_digits()):
+            return repeating(text, repeated)
+        if (
+            "." in text
+            and self.at("command", "dots", "ldots", "cdots")
+            and not self.peek().spaced
+            and self.peek(1).kind != "number"
+        ):
+            self.next()
+            return _continued(text)
         if self.at("op", "_"):
             return self.based(text)
         return self.mixed(read_number(text))
@@ -32,19 +42,25 @@ class Numerals(Cursor):
         self.tokens[self.place : self.place] = new
         return read_number(first)
 
-    def repeating(self, text: str) -> Node:
-        self.next()
-        digits = self.braced()
-        if not isinstance(digits, Number) or "." not in text:
-            raise UnreadableError("a repeating decimal has a point")
-        repeated = self.tokens[self.place - 2].text
-        start = Number(Fraction(text + "0"))
-        shift = 10 ** len(text.split(".")[1])
-        return Number(start.value + Fraction(int(repeated), (10 ** len(repeated) - 1) * shift))
+    def repeated_digits(self) -> str:
+        """The digits under a bar, under dots, or in parentheses: 0.\\overline{3}, 0.\\dot3, 0.(3); "" without any."""
+        if self.at("command", "overline", "bar", "dot"):
+            braces = self.peek(1).text == "{"
+            digits, end = self.peek(1 + braces), 2 + 2 * braces
+        else:
+            digits, end = self.peek(1), 3
+            if not (self.at("open", "(") and self.before().text.endswith(".")):
+                return ""
+        if digits.kind != "number" or not digits.text.isdecimal() or self.place + end > len(self.tokens):
+            return ""
+        self.place += end
+        return digits.text
 
     def based(self, text: str) -> Node:
         self.next()
         base = self.argument()
+        if isinstance(base, Words) and (spoken := number_word(base.text)) is not None:
+            base = Number(Fraction(spoken))
         if isinstance(base, Number) and 2 <= base.value <= 36 and base.value.denominator == 1:
             return Based(text, int(base.value))
         raise UnreadableError("a numeral with a subscript that is no base")
@@ -81,6 +97,8 @@ class Numerals(Cursor):
     def degrees(self, base: Node) -> Node:
         self.expect("op", "degree")
         self.accept("op", "")
+        if (self.at("symbol", "C", "F") or self.at("word", "C", "F")) and self.peek(1).kind != "op":
+            return Measured(base, {"C": "celsius", "F": "fahrenheit"}[self.next().text])
         minutes = self.sixtieths("'", 60)
         seconds = self.sixtieths('"', 3600)
         parts = [base, *(p for p in (minutes, seconds) if p is not None)]
@@ -95,8 +113,23 @@ class Numerals(Cursor):
         return Number(value.value / share)
 
 
+def repeating(start: str, repeated: str) -> Number:
+    whole, _, decimals = start.partition(".")
+    tail = Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(decimals))
+    return Number(Fraction(f"{whole or '0'}.{decimals or '0'}") + tail)
+
+
+_REPEATS = re.compile(r"(\d*?\.\d*?)(?:(\d)\2{2,}|(\d{2,12})\3+)")
+
+
+def _continued(text: str) -> Number:
+    """0.333... repeats what it shows again and again; 3.14... is what it shows."""
+    match = _REPEATS.fullmatch(text)
+    return repeating(match[1], match[2] or match[3]) if match else read_number(text)
+
+
 def read_number(text: str) -> Number:
-    whole, point, decimals = text.partition(".")
+    whole, _, decimals = text.replace(",", "").partition(".")
     return Number(
         Fraction(f"{whole or '0'}.{decimals}" if decimals else whole or "0"), len(decimals) if decimals else None
     )

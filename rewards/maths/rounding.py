@@ -4,7 +4,8 @@ import math
 from fractions import Fraction
 
 from rewards.maths.errors import UndecidedError
-from rewards.maths.evaluate import Evaluator, exact
+from rewards.maths.evaluate import exact
+from rewards.maths.numeric import Evaluator
 from rewards.maths.syntax import Node, Number, symbols
 
 _NOISE = Fraction(1, 10**11)
@@ -19,7 +20,7 @@ def same_up_to_rounding(a: Node, g: Node) -> bool:
     """
     if symbols(a) or symbols(g):
         return False
-    value, target = _value(a), _value(g)
+    value, target = approximate(a), approximate(g)
     if value is None or target is None:
         return False
     if isinstance(g, Number) and g.places is not None and _rounds_to(a, value, g):
@@ -57,7 +58,8 @@ def _is_float(node: Node, value: Fraction) -> bool:
     return bottom > 2**30 and bottom & (bottom - 1) == 0
 
 
-def _value(node: Node) -> Fraction | None:
+def approximate(node: Node) -> Fraction | None:
+    """The real value of an expression to 40 digits; None if it has none."""
     value = exact(node)
     if value is not None:
         return value

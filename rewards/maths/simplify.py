@@ -1,10 +1,27 @@
 """Answers in their shortest form: without intermediate steps, approximations and plus-minus signs."""
 
+from fractions import Fraction
 from itertools import product
 from math import prod
 
 from rewards.maths.evaluate import exact
-from rewards.maths.syntax import Group, Measured, Node, Op, Relation, Symbol, Words, contains, is_expression, symbols
+from rewards.maths.rounding import approximate
+from rewards.maths.syntax import (
+    COUNTED,
+    Group,
+    Measured,
+    Node,
+    Number,
+    Op,
+    Relation,
+    SetOp,
+    Symbol,
+    Words,
+    contains,
+    is_expression,
+    symbols,
+)
+from rewards.maths.vectors import folded
 
 MAX_SIGNS = 16
 
@@ -24,6 +41,21 @@ def simplify(node: Node) -> Node | None:
         if any(item is None for item in items):
             return None
         node = Group(node.brackets, tuple(i for i in items if i is not None), node.joined_by_or)
+        return _written_once(node) if node.brackets == "" else node
+    return folded(node)
+
+
+def _written_once(node: Group) -> Node:
+    """A bare list whose parts belong together: "x = 2, 3", "x != 1, 2", "2 hours 30 minutes"."""
+    first, *rest = node.items
+    units = [i.unit for i in node.items if isinstance(i, Measured) and not i.unit.startswith(COUNTED)]
+    if 1 < len(units) == len(set(units)) == len(node.items):  # 2 hours and 30 minutes are one quantity
+        return Measured(Group("()", tuple(i.value for i in node.items if isinstance(i, Measured))), " ".join(units))
+    if isinstance(first, Relation) and len(first.ops) == 1 and all(map(is_expression, rest)):
+        if first.ops == ("=",) and is_name(first.sides[0]):
+            return Group("", (first.sides[1], *rest), node.joined_by_or)
+        if first.ops == ("!=",):
+            return Group("", (first, *(Relation((first.sides[0], r), ("!=",)) for r in rest)), node.joined_by_or)
     return node
 
 
@@ -40,7 +72,12 @@ def _cut(node: Relation) -> Node | None:
     sides, ops = node.sides, node.ops
     if "~" in ops:
         place = ops.index("~")
-        sides, ops = sides[: place + 1], ops[:place]
+        if place == 0 and is_name(sides[0]):
+            sides, ops = sides[:2], ("=",)  # x ~ 3.16
+        elif _is_approximation(sides[place + 1], sides[place]):
+            sides, ops = sides[: place + 1], ops[:place]
+        else:
+            return None
     if ops and set(ops) == {"="}:
         values = [v for v in map(exact, sides) if v is not None]
         if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1]):
@@ -49,6 +86,18 @@ def _cut(node: Relation) -> Node | None:
             return sides[-1]  # a calculation: what it comes to
         sides, ops = (sides[0], sides[-1]), ("=",)
     return Relation(sides, ops) if ops else sides[0]
+
+
+def _is_approximation(rough: Node, node: Node) -> bool:
+    """Whether one number is the other rounded, or within one per cent of it; 3 ~ 5 says nothing."""
+    value, target = approximate(node), approximate(rough)
+    if value is None or target is None:
+        return True
+    unit = Fraction(0)
+    if isinstance(rough, Number):
+        zeros = len(str(rough.value)) - len(str(rough.value).rstrip("0")) if rough.value.denominator == 1 else 0
+        unit = Fraction(10) ** (zeros - (rough.places or 0))
+    return abs(value - target) <= max(unit / 2, abs(value) / 100)
 
 
 def without_signs(node: Node) -> Node:
@@ -97,8 +146,10 @@ def is_name(node: Node) -> bool:
             return True
         case Op("call", _):
             return True
-        case Op("mul" | "div" | "abs" | "ratio", args):
+        case Op("mul" | "div" | "abs" | "ratio" | "conj" | "det", args):
             return all(map(is_name, args))
+        case SetOp(_, left, right):
+            return is_name(left) and is_name(right)
         case Group("()", items):
             return all(isinstance(i, Symbol) for i in items)
         case Measured(value, _):

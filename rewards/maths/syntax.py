@@ -6,7 +6,7 @@ interval), a `SetOp` (unions), a `Matrix`, or `Words`.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,10 @@ class Words:
 
 Node: TypeAlias = Number | Symbol | Op | Relation | Group | SetOp | Such | Matrix | Measured | Based | Words
 
+COUNTED = "~"
+"""Before a unit that is no unit but says what is counted: 5 apples. It goes without saying."""
+UNNAMED = "?"
+"""The variable of an inequality that leaves it out: "> 3"."""
 CONSTANTS = frozenset({"pi", "e", "i", "oo"})
 
 
@@ -130,6 +134,11 @@ def children(node: Node) -> tuple[Node, ...]:
 def is_expression(node: Node) -> bool:
     """Whether a node has a value: numbers, symbols and operations all the way down."""
     return isinstance(node, Number | Symbol) or (isinstance(node, Op) and all(map(is_expression, node.args)))
+
+
+def is_op(node: Node, name: str) -> TypeGuard[Op]:
+    """Whether a node is the operation of this name."""
+    return isinstance(node, Op) and node.name == name
 
 
 def symbols(node: Node) -> frozenset[str]:
@@ -159,6 +168,13 @@ def rename(node: Node, names: dict[str, str]) -> Node:
         case Measured(value, unit):
             return Measured(rename(value, names), unit)
     return node
+
+
+def replaced(node: Node, name: str, value: Node) -> Node:
+    """An expression with another in the place of a symbol."""
+    if isinstance(node, Symbol):
+        return value if node.name == name else node
+    return Op(node.name, tuple(replaced(a, name, value) for a in node.args)) if isinstance(node, Op) else node
 
 
 def contains(node: Node, *names: str) -> bool:

@@ -5,7 +5,7 @@ import re
 MAX_ANSWER_CHARACTERS = 2000
 
 _WRAPPERS = re.compile(r"^\\(?:text|textbf|textit|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL)
-_SPACES = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad|~|\s+")
+_SPACES = re.compile(r"(?:(?<!\\)\\[,;:! ]|\\q?quad|~|\s)+")
 _QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
 _WORDS = re.compile(r"[A-Za-z .,'-]+")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
@@ -40,7 +40,7 @@ def tidy(answer: str) -> str:
 
     What is longer than any answer becomes nothing: a part of it would say something else.
     """
-    text = re.sub(r"\s{2,}", " ", _INVISIBLE.sub("", answer).translate(_TRANSLATION).strip())
+    text = re.sub(r"\s{2,}", " ", _unbroken(_INVISIBLE.sub("", answer)).translate(_TRANSLATION).strip())
     if len(text) > MAX_ANSWER_CHARACTERS:
         return ""
     text = _repair(text).strip()
@@ -48,16 +48,48 @@ def tidy(answer: str) -> str:
     while previous != text:
         previous = text
         text = _unwrap(text).strip()
-    text = text.replace("\\left", "").replace("\\right", "").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
-    text = re.sub(r"\\(?:displaystyle|limits|big|Big)\b", "", text)
-    return _SPACES.sub(" ", text).strip()
+    if "\\" in text:
+        text = _with_plain_commands(text)
+    if ("]" in text or "[" in text) and "\\sqrt[" not in text:
+        text = _OUTWARD.sub(_inward, text)
+    return _SPACES.sub(" ", text.replace("{}", "")).strip()
 
 
-def _repair(text: str) -> str:
-    """Backslashes that were eaten or doubled on the way, and LaTeX's ways to write a thousands comma."""
+def _with_plain_commands(text: str) -> str:
+    """Without colours and sizes; fractions and binomials in one form."""
+    text = _SIZES.sub("", _COLOUR.sub("", text))
+    if "\\choose" in text or "\\over" in text:
+        text = _INFIX.sub(lambda m: f"\\{_INFIX_NAMES[m[2]]}{{{m[1]}}}{{{m[3]}}}", text)
+    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    return _UNIT_FRACTION.sub(r"\\text{\1/\2}", text) if "text{" in text or "rm{" in text else text
+
+
+_SIZES = re.compile(r"\\(?:left|right)(?![A-Za-z])\.?|\\(?:displaystyle|limits|big|Big)\b")
+_COLOUR = re.compile(r"\\(?:text)?color\s*(?:\[[^][]*\])?\{[A-Za-z!\d]*\}")
+_UNIT_FRACTION = re.compile(
+    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}"
+)
+_INFIX = re.compile(r"\{([^{}]*)\\(choose|over)(?![A-Za-z])([^{}]*)\}")
+_INFIX_NAMES = {"choose": "binom", "over": "frac"}
+_END = r"(?:\\[a-z]+|[^\[\]A-Za-z,;\\])*(?:[\d)}]|\\infty|\\pi|∞|π)\s*"
+_OUTWARD = re.compile(rf"([\[\]])({_END}[,;]{_END})([\[\]])")
+
+
+def _inward(interval: re.Match[str]) -> str:
+    """]1, 2[ is another way to write (1, 2)."""
+    return ("[" if interval[1] == "[" else "(") + interval[2] + ("]" if interval[3] == "]" else ")")
+
+
+def _unbroken(text: str) -> str:
+    """Backslashes that were eaten on the way."""
     if _CONTROL.search(text):
         for broken, whole in _BROKEN.items():
             text = text.replace(broken, whole)
+    return text
+
+
+def _repair(text: str) -> str:
+    """Backslashes that were doubled on the way, and LaTeX's ways to write a thousands comma."""
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     return _THOUSANDS.sub(",", text)
@@ -84,21 +116,15 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
+_SPACE = re.compile(r"((?<=\d)\s+(?=\d)|(?<=\d,)\s+(?=\d{3}(?!\d)))|[\s$]+")
+
+
 def canonical(tidied: str) -> str:
-    """For comparison as text: no spaces, no case where the answer is words."""
+    """For comparison as text: no case where the answer is words, and no spaces but between numbers: "2 3" is not 23."""
     text = tidied
-    if len(text) > 1 and _WORDS.fullmatch(text):
+    if _WORDS.fullmatch(text) and re.search("[A-Za-z]{3}", text):
         text = text.lower()
     if re.fullmatch(r"\([A-Za-z]\)", text):
         text = text.strip("()")
     text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
-    return re.sub(r"[\s$]+", "", text)
-
-
-_CHOICE = re.compile(r"^\(?([A-Z])\)?(?:$|[).:]\s*\S)")
-
-
-def choice_of(tidied: str) -> str | None:
-    """The letter of a multiple-choice answer: "B", "(B)", "B. 42", "B) 42"; None for anything else."""
-    match = _CHOICE.match(tidied)
-    return match[1] if match else None
+    return _SPACE.sub(lambda match: " " if match[1] else "", text)

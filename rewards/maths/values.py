@@ -5,7 +5,7 @@ from fractions import Fraction
 from rewards.maths.equal import same_value, sign_of_infinity
 from rewards.maths.evaluate import exact
 from rewards.maths.rounding import same_up_to_rounding
-from rewards.maths.syntax import Node, Number, Op, Symbol, contains, rename, symbols
+from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_expression, is_op, rename, replaced, symbols
 
 _PARAMETERS = frozenset("k n m l t c C s j r x K N".split())
 
@@ -21,6 +21,8 @@ def same_expressions(a: Node, g: Node) -> bool:
         return _same_angle(a, g)
     if same_value(a, g) or same_up_to_rounding(a, g):
         return True
+    if (constants := _renamed_constants(a, g)) is not a:
+        return same_value(constants, g)
     renamed = renamed_parameter(a, g)
     return renamed is not a and contains(g, "mul") and _mentions_period(g) and same_value(renamed, g)
 
@@ -33,13 +35,32 @@ def renamed_parameter(a: Node, g: Node) -> Node:
     return a
 
 
+def _renamed_constants(a: Node, g: Node) -> Node:
+    """Constants of integration may be capitals or not: c_1 e^x for C_1 e^x."""
+    only_a, only_g = symbols(a) - symbols(g), symbols(g) - symbols(a)
+    if not only_a or {n.lower() for n in only_a} != {n.lower() for n in only_g} or len(only_a) != len(only_g):
+        return a
+    if not all(n.lower().startswith("c") for n in only_a):
+        return a
+    return rename(a, {old: next(new for new in only_g if new.lower() == old.lower()) for old in only_a})
+
+
+def same_family(a: Node, g: Node) -> bool:
+    """Whether two expressions in one whole number are the same set: pi/2 + k pi and -pi/2 + n pi."""
+    names = symbols(a), symbols(g)
+    if not (is_expression(a) and is_expression(g)) or any(len(n) != 1 for n in names):
+        return False
+    (old,), (new,) = names
+    for step, shift in ((s, c) for s in (1, -1) for c in (0, 1, -1, 2, -2)):
+        counter = Op("add", (Op("mul", (Number(Fraction(step)), Symbol(new))), Number(Fraction(shift))))
+        if same_value(replaced(a, old, counter), g):
+            return True
+    return False
+
+
 def _mentions_period(node: Node) -> bool:
     """Families such as pi/6 + k pi, whose k is only a counter."""
     return node == Symbol("pi") or (isinstance(node, Op) and any(map(_mentions_period, node.args)))
-
-
-def is_op(node: Node, name: str) -> bool:
-    return isinstance(node, Op) and node.name == name
 
 
 def _same_ratio(a: Op, g: Op) -> bool:
@@ -53,7 +74,7 @@ def _same_ratio(a: Op, g: Op) -> bool:
 
 def _same_percentage(a: Node, g: Node) -> bool:
     """40% is 40% and 0.4. Where only one of them has the sign, it may be the unit of the question: 40 (percent)."""
-    inner = [n.args[0] if is_op(n, "percent") else n for n in (a, g)]  # type: ignore[union-attr]
+    inner = [n.args[0] if is_op(n, "percent") else n for n in (a, g)]
     if is_op(a, "percent") and is_op(g, "percent"):
         return same_expressions(inner[0], inner[1])
     bare = exact(inner[1] if is_op(a, "percent") else inner[0])
@@ -67,8 +88,8 @@ def _same_percentage(a: Node, g: Node) -> bool:
 def _same_angle(a: Node, g: Node) -> bool:
     """90 degrees are 90, and pi/2."""
     if is_op(a, "degree") and is_op(g, "degree"):
-        return same_expressions(a.args[0], g.args[0])  # type: ignore[union-attr]
+        return same_expressions(a.args[0], g.args[0])
     if _mentions_period(a) or _mentions_period(g):
         return same_value(a, g)
-    inner = [n.args[0] if is_op(n, "degree") else n for n in (a, g)]  # type: ignore[union-attr]
+    inner = [n.args[0] if is_op(n, "degree") else n for n in (a, g)]
     return same_expressions(inner[0], inner[1])

@@ -70,9 +70,14 @@ class Boosted:
         """Learning rate of the next optimizer step."""
         return float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else 0.0
 
+    def autocast(self) -> torch.autocast:
+        """The run's precision, for work on the unwrapped model such as generation. One context for many forward passes
+        casts the weights once."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped model (so that the plugin sees it) in the run's precision."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+        with self.autocast():
             return self.model(*args, **kwargs)
 
     def backward(self, loss: Tensor) -> None:

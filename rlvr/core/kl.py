@@ -3,6 +3,7 @@
 Source: J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html.
 """
 
+import math
 from typing import Literal
 
 from torch import Tensor
@@ -40,3 +41,27 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: KLKind) -> Tensor:
     if kind == "k3":
         return nan_unless(finite, bounded_exp(-d) - 1.0 + d)
     raise ValueError(f"unknown KL estimate {kind!r}; there are 'k1', 'k2' and 'k3'")
+
+
+def adapted_kl_coef(coef: float, kl: float, target: float, samples: float, horizon: float) -> float:
+    """The coefficient that draws the divergence to its target (Ziegler et al. 2019, arXiv:1909.08593, section 2.2).
+
+    coef * (1 + e * samples / horizon), with the relative error e = (kl - target) / target clipped to +-0.2. The paper
+    multiplies by 1 + 0.1 e after each batch; its code counts samples, so that the batch size does not matter.
+
+    Args:
+        coef: so far.
+        kl: mean divergence of a response, summed over its tokens, in nats.
+        target: what it should be.
+        samples: responses that `kl` is the mean of.
+        horizon: responses after which an error of 100 % would double the coefficient, were it not clipped.
+
+    Raises:
+        ValueError: a target or horizon that is not above 0.
+    """
+    if not (target > 0 and horizon > 0):
+        raise ValueError(f"target and horizon must be above 0, got {target} and {horizon}")
+    if not math.isfinite(kl):
+        return coef  # A broken batch says nothing about the divergence.
+    error = min(max(kl / target - 1.0, -0.2), 0.2)
+    return coef * max(0.0, 1.0 + error * samples / horizon)

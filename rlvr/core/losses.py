@@ -136,6 +136,45 @@ def clipped_policy_loss(
     )
 
 
+def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """[B, R] stand-ins for `logprobs` that give `clipped_policy_loss` the ratio of the whole response at each token.
+
+    The ratio is s = exp(mean over tokens of (logprobs - old_logprobs)), the likelihoods' ratio to the power 1 / length,
+    and its gradient at token t is s * d logprob_t (GSPO-token: Zheng et al. 2025, arXiv:2507.18071, eq. 13 and 14). Where
+    the tokens of a response share one advantage, `sequence_mean` of the loss is GSPO's (eq. 5), value and gradient.
+
+    Args:
+        logprobs, old_logprobs: [B, R]; masked positions may hold anything.
+        mask: [B, R] true on the tokens that count.
+    """
+    new, old = at_least_float32(logprobs), at_least_float32(old_logprobs).detach()
+    mean = masked_mean(new.detach() - old, mask, dim=1)[:, None]
+    return old + mean + (new - new.detach())
+
+
+def importance_weights(logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
+    """min(trainer's probability / sampler's probability, cap): weights for tokens from an engine of its own; any shape.
+
+    An engine with other kernels or another precision samples from a distribution that differs from the one whose
+    logprobs are trained; the weight makes the gradient right again, and the cap keeps its variance finite (truncated
+    importance sampling: Ionides 2008; Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL
+    Training"). What is not finite gives NaN.
+
+    Args:
+        logprobs: of the sampled tokens under the model in the trainer, at the time of sampling.
+        sampler_logprobs: as the engine gave them.
+        cap: above 0.
+
+    Raises:
+        ValueError: a cap that is not above 0.
+    """
+    if not cap > 0:
+        raise ValueError(f"the cap of importance weights must be above 0, got {cap}")
+    difference = at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()
+    finite = all_finite(difference)
+    return nan_unless(finite, bounded_exp(zero_unless(finite, difference)).clamp(max=cap))
+
+
 @dataclass(frozen=True)
 class ValueLoss:
     """Per token; only `loss` has a gradient."""

@@ -16,21 +16,25 @@ class Experience:
         prompt_ids: [P] token ids.
         response_ids: [R] token ids.
         logprobs: [R] under the policy that sampled it.
-        ref_logprobs: [R] under the initial model; zeros when no divergence is asked for.
-        values: [R] V(s_t), before each token.
+        ref_logprobs: [R] under the initial model; equal to `logprobs` when no divergence is asked for.
         advantages: [R].
-        returns: [R] advantages + values, never whitened.
         mask: [R] true where the token is trained on; all false for a response that no reward function applied to.
+        values: [R] V(s_t), before each token; None without a critic.
+        returns: [R] the critic's targets, never whitened; None without a critic.
+        importance: [R] truncated weight of each token, for an engine whose probabilities are not the trainer's; None = 1.
+        positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
     """
 
     prompt_ids: Tensor
     response_ids: Tensor
     logprobs: Tensor
     ref_logprobs: Tensor
-    values: Tensor
     advantages: Tensor
-    returns: Tensor
     mask: Tensor
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    importance: Tensor | None = None
+    positive: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)
@@ -39,7 +43,8 @@ class Experience:
         return Experience(**{name: tensor.to(device) for name, tensor in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """The fields that there are."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
 
 def pad(items: Sequence[Experience], name: str, device: torch.device) -> Tensor:

@@ -3,27 +3,31 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
 from rlvr.conversation import Conversation
-from rlvr.core.advantages import AdvantageInputs, get_estimator
+from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
 from rlvr.core.kl import kl_estimate
+from rlvr.core.losses import importance_weights
 from rlvr.core.rewards import token_rewards
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
+from rlvr.experience.recording import record_importance, record_samples, record_scores, record_totals
 from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.settings import ExperienceSettings
+from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.metrics import Meter
 from rlvr.models.frozen import Frozen
-from rlvr.rewarding import make_sample, metrics_of
+from rlvr.rewarding import make_sample
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
 
@@ -59,24 +63,33 @@ class Collected:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass
+class Responses:
+    """Sampled responses whose scores may still be on their way; the responses to one prompt stand together."""
+
+    rollouts: list[Rollout]
+    samples: list[Sample]
+    scoring: SampleScoring
+
+
 class NaiveExperienceMaker:
     """Makes experience with one engine and models that are all in this process.
 
     Args:
-        actor, critic: the boosted roles.
+        actor, critic: the boosted roles; no critic for estimators that need none.
         reference: the frozen initial model; None when `kl_coef` is 0.
         reward_model: scores samples.
         engine: samples responses from the actor.
         sampling: how.
         tokenizer: turns responses into text for the reward functions.
         conversation: the template's tags and end marker.
-        settings: how rewards and advantages are formed.
+        settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
     """
 
     def __init__(
         self,
         actor: Boosted,
-        critic: Boosted,
+        critic: Boosted | None,
         reference: Frozen | None,
         reward_model: SampleScorer,
         engine: Engine,
@@ -88,34 +101,85 @@ class NaiveExperienceMaker:
         self.actor, self.critic, self.reference = actor, critic, reference
         self.reward_model, self.engine, self.sampling = reward_model, engine, sampling
         self.tokenizer, self.conversation, self.settings = tokenizer, conversation, settings
+        self.estimator = get_estimator(settings.estimator)
 
     @torch.no_grad()
-    def make_experience(self, prompts: Sequence[Prompt], meter: Meter, *seed: int | str) -> Collected:
+    def make_experience(
+        self, prompts: Sequence[Prompt], meter: Meter, *seed: int | str, monte_carlo: bool = False
+    ) -> Collected:
         """Sample one response to each prompt, score it, and compute its advantages.
 
         Args:
-            prompts: this process's share.
+            prompts: this process's share; each stands `num_generations` times in a row.
             meter: receives the metrics of the collection.
             seed: the place in the run (seed, step, rank) that the sampling belongs to.
+            monte_carlo: the critic's targets are plain returns, whatever the settings say.
         """
         seconds: dict[str, float] = {}
+        greedy = self.greedy_responses(prompts, seconds, *seed)
+        responses = self.respond(prompts, self.sampling, seconds, *seed)
+        scores = self.run_models(responses.rollouts, seconds)
+        with timed(seconds, "reward"):
+            results = responses.scoring.result()
+            verdicts = self.judge(responses.rollouts, results, meter, greedy)
+        record_totals(meter, verdicts.totals, verdicts.trained)
+        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
+        return Collected(experience, responses.samples, results, seconds)
+
+    def respond(
+        self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
+    ) -> Responses:
+        """Sample responses, and have them scored while further ones are generated."""
         rollouts: list[Rollout] = []
         samples: list[Sample] = []
         scoring = self.reward_model.begin()
-        with _timed(seconds, "rollout"):
-            for batch in self.engine.stream(self.actor.unwrapped.model, prompts, self.sampling, seed):
+        with timed(seconds, "rollout"):
+            for batch in self.engine.stream(self.actor.unwrapped.model, prompts, sampling, seed):
                 new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
                 scoring.add(new)  # worker processes score these while the next are generated
                 rollouts, samples = rollouts + batch, samples + new
             scoring.complete()
-        with _timed(seconds, "score"):
-            scores = self._run_models(rollouts)
-        with _timed(seconds, "reward"):
-            results = scoring.result()
-        with _timed(seconds, "score"):
-            experience = self._assemble(rollouts, scores, results, meter)
-        _record_samples(meter, rollouts, results, self.sampling.stop_ids)
-        return Collected(experience, samples, results, seconds)
+        return Responses(rollouts, samples, scoring)
+
+    def greedy_responses(
+        self, prompts: Sequence[Prompt], seconds: dict[str, float], *seed: int | str
+    ) -> Responses | None:
+        """One greedy response to each different prompt, for estimators that compare with it."""
+        if not self.estimator.greedy:
+            return None
+        each = prompts[:: self.settings.num_generations]
+        return self.respond(each, replace(self.sampling, temperature=0.0), seconds, *seed, "greedy")
+
+    def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
+        """Logprobs, reference logprobs and values of the responses."""
+        s = self.settings
+        with timed(seconds, "score"):
+            if self.reference is not None and s.offload_reference:
+                self.reference.to(self.actor.device)
+            scores = score_rollouts(
+                rollouts,
+                self.actor,
+                self.critic,
+                self.reference,
+                temperature=s.temperature,
+                batch_size=s.score_batch_size,
+                pad_id=s.pad_id,
+            )
+            if self.reference is not None and s.offload_reference:
+                self.reference.to("cpu")
+        return scores
+
+    def judge(
+        self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter, greedy: Responses | None = None
+    ) -> Verdicts:
+        """What each response is paid, and whether it is trained on."""
+        record_samples(meter, rollouts, results, self.sampling.stop_ids)
+        verdicts = judge(rollouts, results, self.settings)
+        if greedy is None:
+            return verdicts
+        of_greedy = judge(greedy.rollouts, greedy.scoring.result(), self.settings)
+        meter.add("objective/greedy_scores", of_greedy.totals[of_greedy.scored].sum(), of_greedy.scored.sum())
+        return verdicts.compared_with(of_greedy, self.settings.num_generations)
 
     def sample_of(self, prompt: Prompt, rollout: Rollout) -> Sample:
         """What the reward functions see of one response."""
@@ -131,55 +195,80 @@ class NaiveExperienceMaker:
         )
         return sample
 
-    def _assemble(
-        self, rollouts: Sequence[Rollout], scores: ModelScores, results: Sequence[Combined], meter: Meter
+    def assemble(
+        self,
+        rollouts: Sequence[Rollout],
+        scores: ModelScores,
+        verdicts: Verdicts,
+        meter: Meter,
+        seconds: dict[str, float],
+        monte_carlo: bool = False,
     ) -> list[Experience]:
-        s = self.settings
-        mask = scores.mask
-        finished = torch.tensor([r.finished for r in rollouts], device=mask.device)
-        totals = torch.tensor([r.total or 0.0 for r in results], device=mask.device, dtype=torch.float32)
-        totals = totals - s.missing_eos_penalty * (~finished)
-        ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
-        kl = kl_estimate(scores.logprobs, ref_logprobs, s.kl_estimator)
-        rewards, non_score = token_rewards(totals, kl, mask, s.kl_coef if s.kl_in == "reward" else 0.0)
-        bootstrap = scores.last_values * ~finished if s.truncated == "bootstrap" else None
-        out = get_estimator(s.estimator)(
-            AdvantageInputs(rewards, scores.values, mask, gamma=s.gamma, lam=s.lam, bootstrap=bootstrap)
-        )
-        trained = torch.tensor([r.total is not None for r in results], device=mask.device)
-        if s.truncated == "mask":
-            trained = trained & finished
-        _record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
-        columns = {
-            "logprobs": scores.logprobs,
-            "ref_logprobs": ref_logprobs,
-            "values": scores.values,
-            "advantages": out.advantages,
-            "returns": out.returns,
-            "mask": mask & trained[:, None],
-        }
-        return _unpad(rollouts, columns)
+        """Rewards of tokens, advantages, and the experience of each response without padding."""
+        s, mask = self.settings, scores.mask
+        with timed(seconds, "score"):
+            totals, trained = verdicts.totals.to(mask.device), verdicts.trained.to(mask.device)
+            ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
+            kl = kl_estimate(scores.logprobs, ref_logprobs, s.kl_estimator)
+            rewards, non_score = token_rewards(totals, kl, mask, s.kl_coef if s.kl_in == "reward" else 0.0)
+            out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
+            record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
+            columns = {
+                "logprobs": scores.logprobs,
+                "ref_logprobs": ref_logprobs,
+                "advantages": out.advantages,
+                "mask": mask & trained[:, None],
+                "values": scores.values,
+                "returns": out.returns,
+                "importance": self._importance(rollouts, scores, meter),
+                "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if s.keep_positive else None,
+            }
+            return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
-    def _run_models(self, rollouts: Sequence[Rollout]) -> ModelScores:
-        s = self.settings
-        if self.reference is not None and s.offload_reference:
-            self.reference.to(self.actor.device)
-        scores = score_rollouts(
-            rollouts,
-            self.actor,
-            self.critic,
-            self.reference,
-            temperature=s.temperature,
-            batch_size=s.score_batch_size,
-            pad_id=s.pad_id,
+    def _advantages(
+        self,
+        rollouts: Sequence[Rollout],
+        scores: ModelScores,
+        rewards: Tensor,
+        verdicts: Verdicts,
+        monte_carlo: bool,
+    ) -> AdvantageOutputs:
+        s, device = self.settings, rewards.device
+        finished = torch.tensor([r.finished for r in rollouts], device=device)
+        bootstrap = None
+        if s.truncated == "bootstrap" and scores.last_values is not None:
+            bootstrap = scores.last_values * ~finished
+        return self.estimator(
+            AdvantageInputs(
+                rewards,
+                scores.values,
+                scores.mask,
+                gamma=s.gamma,
+                lam=s.lam,
+                critic_lam=1.0 if monte_carlo else s.critic_lam,
+                lam_alpha=s.lam_alpha,
+                bootstrap=bootstrap,
+                groups=torch.arange(len(rollouts), device=device) // s.num_generations,
+                scored=verdicts.scored.to(device),
+                greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
+            )
         )
-        if self.reference is not None and s.offload_reference:
-            self.reference.to("cpu")
-        return scores
+
+    def _importance(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
+        """[B, R] truncated weights, where they are asked for and the engine says with what probability it sampled."""
+        given = [r.logprobs for r in rollouts]
+        if self.settings.tis_cap is None or any(row is None for row in given):
+            return None
+        of_sampler = pad_sequence([row.float() for row in given if row is not None], batch_first=True)
+        of_sampler = of_sampler.to(scores.logprobs.device)
+        weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, self.settings.tis_cap)
+        record_importance(meter, weights, self.settings.tis_cap, scores.mask[:, : of_sampler.size(1)])
+        return weights
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the seconds that the block takes to `seconds[name]`."""
     start = time.perf_counter()
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
@@ -192,35 +281,3 @@ def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Expe
         Experience(r.prompt_ids, r.response_ids, **{name: rows[name][i] for name in columns})
         for i, r in enumerate(rollouts)
     ]
-
-
-def _record_scores(
-    meter: Meter, scores: ModelScores, kl: Tensor, non_score: Tensor, totals: Tensor, trained: Tensor, returns: Tensor
-) -> None:
-    """Metrics named as TRL's PPO named them: `objective/*` are sums over a response, averaged over responses."""
-    mask, count = scores.mask, scores.mask.size(0)
-    zero = torch.zeros_like(kl)
-    meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
-    meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
-    meter.add("objective/non_score_reward", non_score.sum(), count)
-    meter.add("objective/scores", totals[trained].sum(), trained.sum())
-    meter.add("_scores_squared", totals[trained].double().square().sum(), trained.sum())
-    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
-    meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
-    meter.add_tokens("value", scores.values, mask)
-    # Sums from which the share of the returns' variance that the critic explains is formed, over all ranks.
-    meter.add_tokens("_returns", returns, mask)
-    meter.add_tokens("_returns_squared", returns**2, mask)
-    meter.add_tokens("_residuals", returns - scores.values, mask)
-    meter.add_tokens("_residuals_squared", (returns - scores.values) ** 2, mask)
-
-
-def _record_samples(
-    meter: Meter, rollouts: Sequence[Rollout], results: Sequence[Combined], stop_ids: Sequence[int]
-) -> None:
-    for rollout, result in zip(rollouts, results, strict=True):
-        meter.add("response/length_tokens", len(rollout.response_ids))
-        meter.add("response/truncated", float(not rollout.finished))
-        meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.response_ids, torch.tensor(list(stop_ids))).sum()))
-        for name, value in metrics_of(result).items():
-            meter.add(name, value)

@@ -18,16 +18,16 @@ class ModelScores:
 
     Attributes:
         logprobs, entropy, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None without
-            a reference model.
-        last_values: [B] value after the last token.
+            a reference model, `values` without a critic.
+        last_values: [B] value after the last token; None without a critic.
         mask: [B, R] true on tokens.
     """
 
     logprobs: Tensor
     entropy: Tensor
     ref_logprobs: Tensor | None
-    values: Tensor
-    last_values: Tensor
+    values: Tensor | None
+    last_values: Tensor | None
     mask: Tensor
 
 
@@ -35,7 +35,7 @@ class ModelScores:
 def score_rollouts(
     rollouts: Sequence[Rollout],
     actor: Boosted,
-    critic: Boosted,
+    critic: Boosted | None,
     reference: Frozen | None,
     *,
     temperature: float,
@@ -63,15 +63,17 @@ def score_rollouts(
             [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
         ).to(device)
         policy = actor.forward(batch, temperature)
-        value = critic.forward(batch)
         keep("mask", rows, batch.response_mask)
         keep("logprobs", rows, policy.logprobs)
         keep("entropy", rows, policy.entropy)
-        keep("values", rows, value.values)
-        keep("last_values", rows, value.last_values)
+        if critic is not None:
+            value = critic.forward(batch)
+            keep("values", rows, value.values)
+            keep("last_values", rows, value.last_values)
         if reference is not None:
             keep("ref_logprobs", rows, reference.forward(batch, temperature).logprobs)
-    return ModelScores(ref_logprobs=columns.pop("ref_logprobs", None), **columns)
+    without = {name: columns.pop(name, None) for name in ("ref_logprobs", "values", "last_values")}
+    return ModelScores(**without, **columns)  # type: ignore[arg-type]
 
 
 def _by_length(rollouts: Sequence[Rollout], batch_size: int) -> list[list[int]]:

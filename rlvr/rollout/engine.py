@@ -1,12 +1,15 @@
 """What an engine takes and gives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import torch.distributed as dist
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.rollout.available import check_engine
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
@@ -43,11 +46,14 @@ class Rollout:
         prompt_ids: [P] the prompt.
         response_ids: [R] the response, stop token included; R may be 0 only if the engine replays an empty response.
         stop_reason: "stop" if it ended by itself, "length" if the limit cut it.
+        logprobs: [R] float32, the logprob of each response token at the sampling temperature, over the whole
+            vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
     """
 
     prompt_ids: Tensor
     response_ids: Tensor
     stop_reason: Literal["stop", "length"]
+    logprobs: Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -55,7 +61,16 @@ class Rollout:
 
 
 class Engine(ABC):
-    """A way to get responses from the current policy."""
+    """A way to get responses from the current policy.
+
+    Attributes:
+        on_progress: called now and then while responses are generated, with the number of finished responses, of
+            all responses, and of tokens generated so far.
+        autocast: sample in bfloat16 autocast where the model itself is in float32.
+    """
+
+    on_progress: Callable[[int, int, int], None] | None = None
+    autocast: bool = False
 
     @abstractmethod
     def stream(
@@ -72,13 +87,35 @@ class Engine(ABC):
         """All that `stream` gives."""
         return [rollout for batch in self.stream(model, prompts, sampling, seed) for rollout in batch]
 
+    def report(self, finished: int, total: int, tokens: int) -> None:
+        """Tell `on_progress`, if anybody listens."""
+        if self.on_progress is not None:
+            self.on_progress(finished, total, tokens)
+
 
 def make_engine(name: str, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    """The engine called `name` (`hf` or `replay`)."""
-    if name == "replay":
-        from rlvr.rollout.replay import ReplayEngine
+    """The engine called `name`.
 
-        return ReplayEngine(tokenizer)
-    from rlvr.rollout.hf import HFEngine
+    Raises:
+        UserError: no such engine, or one whose package is missing; see `check_engine`.
+    """
+    check_engine(name, dist.get_world_size() if dist.is_initialized() else 1)
+    if name == "hf":
+        from rlvr.rollout.hf import HFEngine
 
-    return HFEngine(tokenizer)
+        return HFEngine(tokenizer)
+    if name == "generate":
+        from rlvr.rollout.generate import GenerateEngine
+
+        return GenerateEngine(tokenizer)
+    if name == "paged":
+        from rlvr.rollout.paged import PagedEngine
+
+        return PagedEngine(tokenizer)
+    if name == "vllm":
+        from rlvr.rollout.vllm import VLLMEngine
+
+        return VLLMEngine(tokenizer)
+    from rlvr.rollout.replay import ReplayEngine
+
+    return ReplayEngine(tokenizer)

@@ -1,108 +1,109 @@
-"""Generation with transformers' `generate`: works for every causal LM, on every device."""
+"""The default engine: our own decoding loop over a transformers model, on every device."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr.rollout.decode import STRINGS_EVERY, Decoder, Ended, inference
 from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.rollout.generate import GenerateEngine
+from rlvr.rollout.ordered import InOrder
+from rlvr.rollout.support import Call, can_decode
 from rlvr.rollout.truncate import cut_at_stop
-from rlvr.seeding import seeded
+from rlvr.seeding import derive_seed
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
 
+REPORT_EVERY_S = 0.2
+
 
 class HFEngine(Engine):
-    """Samples with `model.generate` on left-padded prompts, and returns ragged responses."""
+    """Decodes prompts of similar length together, and returns ragged responses in the order of the prompts.
+
+    Models whose cache holds more than keys and values (state-space layers, shared caches) are found out once by
+    `can_decode`, and are left to transformers' own `generate`.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
+        self._calls: WeakKeyDictionary[PreTrainedModel, Call | None] = WeakKeyDictionary()
 
     def stream(
         self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, `sampling.batch_size` at a time."""
+        call = self._call(model)
+        if call is None:
+            plain = GenerateEngine(self.tokenizer)
+            plain.on_progress, plain.autocast = self.on_progress, self.autocast
+            yield from plain.stream(model, prompts, sampling, seed)
+            return
+        device = next(model.parameters()).device
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids))  # stable: samples stay together
+        collected = InOrder(len(prompts))
         for start in range(0, len(prompts), sampling.batch_size):
-            ids = [torch.tensor(p.ids) for p in prompts[start : start + sampling.batch_size]]
-            with seeded("rollout", *seed, start), _clean_defaults(model):
-                responses = self._sample(model, ids, sampling)
-            yield [self._rollout(p, r, sampling) for p, r in zip(ids, responses, strict=True)]
+            batch = order[start : start + sampling.batch_size]
+            decoder = Decoder(
+                model,
+                call,
+                [prompts[i].ids for i in batch],
+                sampling,
+                torch.Generator(device).manual_seed(derive_seed("rollout", *seed, start)),
+                pad_id=self.tokenizer.pad_token_id or 0,
+                holds_stop=self._holds_stop(sampling) if sampling.stop_strings else None,
+                autocast=self.autocast and next(model.parameters()).dtype == torch.float32,
+                on_step=self._reporter(start, len(prompts), collected.tokens),
+            )
+            for ended in decoder.run():
+                for row in ended:
+                    prompt = prompts[batch[row.row]]
+                    collected.add(batch[row.row], self._rollout(prompt.ids, row, sampling))
+                ready = collected.take()
+                if ready:
+                    yield ready
+        self.report(len(prompts), len(prompts), collected.tokens)
 
-    def _rollout(self, prompt: Tensor, response: Sequence[int], sampling: Sampling) -> Rollout:
-        kept, stopped = cut_at_stop(response, sampling.stop_ids, sampling.stop_strings, self._decode)
-        return Rollout(prompt, torch.tensor(kept), "stop" if stopped else "length")
+    def _call(self, model: PreTrainedModel) -> Call | None:
+        """How to call the model; None if it has to be left to `generate`."""
+        if model not in self._calls:
+            with inference(model):
+                self._calls[model] = Call.of(model) if can_decode(model) else None
+        return self._calls[model]
+
+    def _rollout(self, prompt: Sequence[int], row: Ended, sampling: Sampling) -> Rollout:
+        kept, stopped = cut_at_stop(row.ids, sampling.stop_ids, sampling.stop_strings, self._decode)
+        logprobs = row.logprobs[: len(kept)].clone() if row.logprobs is not None else None
+        return Rollout(torch.tensor(prompt), torch.tensor(kept), "stop" if stopped else "length", logprobs)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
-    @torch.no_grad()
-    def _sample(self, model: PreTrainedModel, prompts: Sequence[Tensor], sampling: Sampling) -> list[list[int]]:
-        device = next(model.parameters()).device
-        ids, mask = _pad_left(prompts, self.tokenizer.pad_token_id or 0)
-        stops: dict[str, Any] = {}
-        if sampling.stop_strings:
-            stops = {"stop_strings": list(sampling.stop_strings), "tokenizer": self.tokenizer}
-        with _inference(model):
-            out = model.generate(
-                ids.to(device),
-                attention_mask=mask.to(device),
-                generation_config=self._generation_config(sampling),
-                **stops,
-            )
-        return out[:, ids.size(1) :].tolist()
+    def _holds_stop(self, sampling: Sampling) -> Callable[[list[int]], bool]:
+        """Looks for stop strings in the newest tokens only. A token holds at least a byte of text, but for a few: an
+        end that this misses costs time and changes nothing, for `cut_at_stop` reads the whole response."""
+        window = max(len(string.encode()) for string in sampling.stop_strings) + STRINGS_EVERY + 4
 
-    def _generation_config(self, sampling: Sampling) -> GenerationConfig:
-        greedy = sampling.temperature == 0
-        arguments: dict[str, Any] = (
-            {}
-            if greedy
-            else {
-                "temperature": sampling.temperature,
-                "top_k": sampling.top_k,
-                "top_p": sampling.top_p,
-            }
-        )
-        return GenerationConfig(
-            max_new_tokens=sampling.max_new_tokens,
-            do_sample=not greedy,
-            eos_token_id=list(sampling.stop_ids) or None,
-            pad_token_id=self.tokenizer.pad_token_id or 0,
-            bos_token_id=self.tokenizer.bos_token_id,
-            **arguments,
-        )
+        def holds_stop(ids: list[int]) -> bool:
+            text = self._decode(ids[-window:])
+            return any(string in text for string in sampling.stop_strings)
 
+        return holds_stop
 
-def _pad_left(prompts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
-    size = max(len(p) for p in prompts)
-    ids = torch.full((len(prompts), size), pad_id)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, size - len(prompt) :] = prompt
-        mask[row, size - len(prompt) :] = 1
-    return ids, mask
+    def _reporter(self, finished: int, total: int, tokens: int) -> Callable[[int, int], None]:
+        """Reports one batch's progress on top of what earlier ones did, a few times a second."""
+        if self.on_progress is None:
+            return lambda ended, new: None
+        reported = time.perf_counter()
 
+        def report(ended: int, new: int) -> None:
+            nonlocal reported
+            if time.perf_counter() - reported > REPORT_EVERY_S:
+                reported = time.perf_counter()
+                self.report(finished + ended, total, tokens + new)
 
-@contextmanager
-def _clean_defaults(model: PreTrainedModel) -> Iterator[None]:
-    """Hide the model's own generation defaults (top-k, repetition penalty, ...), which would be merged in silently:
-    sampled responses must come from the distribution whose logprobs are trained."""
-    saved, model.generation_config = model.generation_config, GenerationConfig()
-    try:
-        yield
-    finally:
-        model.generation_config = saved
-
-
-@contextmanager
-def _inference(model: PreTrainedModel) -> Iterator[None]:
-    """Eval mode for a while: gradient checkpointing keeps models in train mode, where there is no key-value cache."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
+        return report

@@ -15,7 +15,14 @@ from torch import Tensor
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.process import all_reduce_sum
 from rlvr.core.kl import kl_estimate
-from rlvr.core.losses import StepSize, aggregate, clipped_policy_loss, clipped_value_loss, lm_loss
+from rlvr.core.losses import (
+    StepSize,
+    aggregate,
+    clipped_policy_loss,
+    clipped_value_loss,
+    lm_loss,
+    sequence_logprobs,
+)
 from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
 from rlvr.models.batch import SequenceBatch, collate
@@ -29,10 +36,12 @@ class MicroBatch:
     sequences: SequenceBatch
     logprobs: Tensor
     ref_logprobs: Tensor
-    values: Tensor
     advantages: Tensor
-    returns: Tensor
     mask: Tensor
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    importance: Tensor | None = None
+    positive: Tensor | None = None
 
 
 def make_micro_batch(items: Sequence[Experience], device: torch.device, settings: PPOSettings) -> MicroBatch:
@@ -40,7 +49,7 @@ def make_micro_batch(items: Sequence[Experience], device: torch.device, settings
     sequences = collate(
         [i.prompt_ids.cpu() for i in items], [i.response_ids.cpu() for i in items], pad_id=settings.pad_id
     )
-    names = ("logprobs", "ref_logprobs", "values", "advantages", "returns", "mask")
+    names = [name for name in items[0].tensors() if name not in ("prompt_ids", "response_ids")]
     padded = {name: pad(items, name, torch.device("cpu")) for name in names}
     if settings.pin_memory and device.type == "cuda":
         padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
@@ -56,6 +65,14 @@ def step_size(items: Sequence[Experience], device: torch.device) -> StepSize:
     return StepSize(tokens=float(total[0]), sequences=float(total[1]))
 
 
+def positive_size(items: Sequence[Experience], device: torch.device) -> StepSize:
+    """Trained tokens and responses of one optimizer step, over all ranks, of right responses only. Collective."""
+    masks = [item.mask & item.positive for item in items if item.positive is not None]
+    counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
+    total = all_reduce_sum(torch.tensor(counts, dtype=torch.float64, device=device))
+    return StepSize(tokens=float(total[0]), sequences=float(total[1]))
+
+
 def train_actor(
     actor: Boosted,
     micro_batches: Sequence[MicroBatch],
@@ -64,9 +81,10 @@ def train_actor(
     meter: Meter,
     ptx: Sequence[SequenceBatch] = (),
     ptx_size: StepSize | None = None,
+    positives: StepSize | None = None,
 ) -> None:
     """Accumulate the policy loss (and ptx loss) over the micro-batches, then one optimizer step."""
-    losses = [partial(policy_loss, actor, batch, size, settings, meter) for batch in micro_batches]
+    losses = [partial(policy_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
     if ptx_size is not None:
         losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
     _accumulate(actor, losses)
@@ -95,19 +113,28 @@ def _accumulate(role: Boosted, losses: Sequence[Callable[[], Tensor]]) -> None:
     role.step()
 
 
-def policy_loss(actor: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
-    """This micro-batch's share of the clipped policy loss, entropy bonus and, if asked for, divergence."""
+def policy_loss(
+    actor: Boosted,
+    batch: MicroBatch,
+    size: StepSize,
+    settings: PPOSettings,
+    meter: Meter,
+    positives: StepSize | None = None,
+) -> Tensor:
+    """This micro-batch's share of the clipped policy loss, entropy bonus and, where asked for, the divergence and the
+    language-modelling loss on right responses (`positives` = their total size)."""
     s, mask = settings, batch.mask
     new = actor.forward(batch.sequences, s.temperature)
+    by_response = s.ratio == "sequence"
     loss = clipped_policy_loss(
-        new.logprobs,
+        sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
         batch.logprobs,
         batch.advantages,
         clip_range=s.eps_clip,
         clip_range_high=s.eps_clip_high,
         dual_clip=s.dual_clip,
     )
-    per_token = loss.loss
+    per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
     if s.entropy_coef:
         per_token = per_token - s.entropy_coef * new.entropy
     if s.kl_in == "loss" and s.kl_coef:
@@ -115,17 +142,28 @@ def policy_loss(actor: Boosted, batch: MicroBatch, size: StepSize, settings: PPO
         per_token = per_token + s.kl_coef * kl
         meter.add_tokens("loss/kl_avg", kl, mask)
     total = aggregate(per_token, mask, size, s.loss_reduction, s.constant_tokens)
+    if positives is not None and batch.positive is not None:
+        total = total + _positive_loss(new.logprobs, mask & batch.positive, positives, s, meter)
     meter.add("train/actor_loss", total.detach(), 0)
     meter.add_tokens("loss/policy_avg", loss.loss, mask)
-    meter.add_tokens("policy/approxkl_avg", loss.approx_kl, mask)
+    approx_kl = kl_estimate(new.logprobs.detach(), batch.logprobs, "k2") if by_response else loss.approx_kl
+    meter.add_tokens("policy/approxkl_avg", approx_kl, mask)
     meter.add_tokens("policy/clipfrac_avg", loss.clipped.float(), mask)
     meter.add_tokens("val/ratio", loss.ratio, mask)
     meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
     return total
 
 
+def _positive_loss(logprobs: Tensor, mask: Tensor, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """`positive_lm_coef` times the mean negative log-likelihood of right responses (VAPO, arXiv:2504.05118, eq. 8)."""
+    per_token = lm_loss(logprobs)
+    meter.add_tokens("loss/positive_lm_avg", per_token, mask)
+    return settings.positive_lm_coef * aggregate(per_token, mask, size, "token_mean")
+
+
 def value_loss(critic: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
     """This micro-batch's share of the clipped value loss."""
+    assert batch.values is not None and batch.returns is not None, "made without a critic"
     values = critic.forward(batch.sequences).values
     loss = clipped_value_loss(values, batch.values, batch.returns, value_clip=settings.value_clip)
     meter.add_tokens("loss/value_avg", loss.loss, batch.mask)

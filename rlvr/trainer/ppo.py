@@ -1,4 +1,4 @@
-"""`PPOTrainer`: clipped PPO with a critic, for rule rewards and neural reward models alike.
+"""`PPOTrainer`: clipped PPO and its relatives with and without a critic, for rule rewards and neural reward models alike.
 
 One iteration has five phases: rollout, rewards with the divergence from the initial model, advantages (these three make
 experience, in `rlvr.experience`), optimisation (`rlvr.trainer.learning`), and metrics with checkpoints (here).
@@ -6,6 +6,7 @@ Source: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Ouyang
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +16,22 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import all_reduce_sum
+from rlvr.boost.process import all_reduce_sum, any_rank
 from rlvr.conversation import Conversation
+from rlvr.core.kl import adapted_kl_coef
 from rlvr.core.losses import StepSize
 from rlvr.errors import UserError
 from rlvr.experience.buffer import ExperienceBuffer
+from rlvr.experience.dynamic import collect_with_signal
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected, NaiveExperienceMaker, SampleScorer
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
-from rlvr.models.frozen import Frozen
-from rlvr.rollout.engine import Engine, Sampling, make_engine
-from rlvr.trainer.learning import make_micro_batch, step_size, train_actor, train_critic
+from rlvr.rollout.engine import Engine, make_engine
+from rlvr.trainer.arguments import as_actor, choose_estimator, make_reference, make_sampling, refuse
+from rlvr.trainer.learning import make_micro_batch, positive_size, step_size, train_actor, train_critic
 from rlvr.trainer.online import OnlineTrainer
 from rlvr.trainer.settings import PPOSettings
 from rlvr.trainer.summary import summarise
@@ -47,7 +50,7 @@ class PPOTrainer(OnlineTrainer):
     Args:
         actor_booster, critic_booster: one Booster for each role.
         actor: the policy: a transformers causal LM or an `Actor`, or an `Actor` that `actor_booster` has boosted.
-        critic: a `Critic`, boosted or not.
+        critic: a `Critic`, boosted or not. None (with its Booster and optimizer) for estimators that read no values.
         reward_model: scores responses; an `RLVRRewardModel`, or anything with its `begin` method.
         initial_model: frozen policy that the divergence is measured from; None needs `kl_coef` 0.
         actor_optim, critic_optim: optimizers over the roles' parameters (boosted together with them).
@@ -76,7 +79,7 @@ class PPOTrainer(OnlineTrainer):
         engine: samples responses; by default transformers' `generate`.
         seed: of sampling and mini-batch order.
         num_generations: responses to each prompt; they stay together (pitfall A28).
-        whiten_advantages: normalise advantages over all response tokens of the episode.
+        whiten_advantages: normalise advantages over all response tokens of the episode; None = as the estimator means it.
         settings: further settings of the optimizer step, by their names in `PPOSettings`.
         experience_settings: further settings of making experience, by their names in `ExperienceSettings`.
         run_state: what the run is (its configuration); a checkpoint with another is refused.
@@ -93,13 +96,13 @@ class PPOTrainer(OnlineTrainer):
     def __init__(
         self,
         actor_booster: "Booster",
-        critic_booster: "Booster",
+        critic_booster: "Booster | None",
         actor: PreTrainedModel | Actor,
-        critic: Critic,
+        critic: Critic | None,
         reward_model: SampleScorer,
         initial_model: PreTrainedModel | Actor | None,
         actor_optim: Optimizer,
-        critic_optim: Optimizer,
+        critic_optim: Optimizer | None,
         actor_lr_scheduler: LRScheduler | None,
         critic_lr_scheduler: LRScheduler | None,
         tokenizer: PreTrainedTokenizerBase,
@@ -128,7 +131,7 @@ class PPOTrainer(OnlineTrainer):
         num_generations: int = 1,
         settings: Mapping[str, Any] | None = None,
         experience_settings: Mapping[str, Any] | None = None,
-        whiten_advantages: bool = True,
+        whiten_advantages: bool | None = None,
         run_state: Mapping[str, Any] | None = None,
         keep_checkpoints: int = 2,
         grad_clip: float = 1.0,
@@ -137,21 +140,23 @@ class PPOTrainer(OnlineTrainer):
         **generate_kwargs: Any,
     ) -> None:
         super().__init__(callbacks=callbacks, save_interval=save_interval, save_dir=save_dir, **(online or {}))
-        _refuse(apply_loss_mask, use_tp, kl_coef, initial_model)
+        refuse(apply_loss_mask, use_tp, kl_coef, initial_model)
+        of_experience = dict(experience_settings or {})
+        estimator = choose_estimator(of_experience.get("estimator", "gae"), critic, num_generations)
         self.coordinator = coordinator
         self.train_batch_size, self.accumulation_steps = train_batch_size, accumulation_steps
         self.sample_buffer, self.buffer_cpu_offload = sample_buffer, buffer_cpu_offload
-        self.whiten_advantages, self.seed, self.kl_coef = whiten_advantages, seed, kl_coef
-        self.num_generations = num_generations
-        self.actor = Boosted(
-            actor_booster, _as_actor(actor), actor_optim, actor_lr_scheduler, grad_clip=grad_clip, precision=precision
-        )
-        self.critic = Boosted(
-            critic_booster, critic, critic_optim, critic_lr_scheduler, grad_clip=grad_clip, precision=precision
-        )
-        reference = _reference(initial_model, precision, self.actor.device) if kl_coef and initial_model else None
+        self.whiten_advantages = estimator.whiten if whiten_advantages is None else whiten_advantages
+        self.seed, self.num_generations = seed, num_generations
+        options: dict[str, Any] = {"grad_clip": grad_clip, "precision": precision}
+        self.actor = Boosted(actor_booster, as_actor(actor), actor_optim, actor_lr_scheduler, **options)
+        self.critic: Boosted | None = None
+        if critic is not None:
+            assert critic_booster is not None, "a critic needs its Booster"
+            self.critic = Boosted(critic_booster, critic, critic_optim, critic_lr_scheduler, **options)
+        reference = make_reference(initial_model, precision, self.actor.device) if kl_coef and initial_model else None
         self.tokenizer, self.conversation = tokenizer, conversation
-        sampling = _sampling(tokenizer, conversation, generate_kwargs)
+        sampling = make_sampling(tokenizer, conversation, generate_kwargs)
         pad_id = tokenizer.pad_token_id or 0
         self.settings = PPOSettings(
             temperature=sampling.temperature,
@@ -165,6 +170,10 @@ class PPOTrainer(OnlineTrainer):
             pin_memory=dataloader_pin_memory,
             **(settings or {}),
         )
+        if self.critic is None and (self.settings.critic_warmup_steps or self.settings.value_pretraining_episodes):
+            raise UserError(
+                f"estimator {estimator.name!r} has no critic to warm up or pretrain; leave these settings out"
+            )
         self.maker = NaiveExperienceMaker(
             self.actor,
             self.critic,
@@ -176,12 +185,14 @@ class PPOTrainer(OnlineTrainer):
             conversation,
             ExperienceSettings(
                 temperature=sampling.temperature,
+                num_generations=num_generations,
+                keep_positive=self.settings.positive_lm_coef > 0,
                 kl_coef=kl_coef,
                 kl_in=self.settings.kl_in,
                 kl_estimator=self.settings.kl_estimator,
                 pad_id=pad_id,
                 offload_reference=offload_inference_models and self.actor.device.type == "cuda",
-                **(experience_settings or {}),
+                **of_experience,
             ),
         )
         self.buffer = ExperienceBuffer(buffer_limit)
@@ -192,6 +203,16 @@ class PPOTrainer(OnlineTrainer):
     @property
     def is_main(self) -> bool:
         return self.coordinator.is_master() if self.coordinator is not None else super().is_main
+
+    @property
+    def kl_coef(self) -> float:
+        """Weight of the divergence now; it moves where there is a `kl_target`."""
+        return self.settings.kl_coef
+
+    @kl_coef.setter
+    def kl_coef(self, value: float) -> None:
+        self.settings = replace(self.settings, kl_coef=value)
+        self.maker.settings = replace(self.maker.settings, kl_coef=value)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
@@ -212,13 +233,36 @@ class PPOTrainer(OnlineTrainer):
 
     def _make_experience(self) -> Collected:
         """Phases 1 to 3 for this process's share of the next batch of prompts."""
-        prompts = [prompt for prompt in next(self._prompts) for _ in range(self.num_generations)]
+        share = next(self._prompts)
         place = (self.seed, self.progress.episode, self.progress.collect_step, self.rank)
-        collected = self.maker.make_experience(prompts, self.meter, *place)
+        options = {"monte_carlo": self._pretrains_values}
+        if self.maker.settings.dynamic_sampling:
+            collected, sampled = collect_with_signal(
+                self.maker, share, self._next_prompts, self._any_rank, self.meter, *place, **options
+            )
+        else:
+            prompts = [prompt for prompt in share for _ in range(self.num_generations)]
+            collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
         store = "cpu" if self.buffer_cpu_offload else self.actor.device
         self.buffer.extend([item.to(store) for item in collected.experience])
-        self.progress.samples += int(all_reduce_sum(torch.tensor(float(len(prompts)), device=self.actor.device)))
+        self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self.actor.device)))
         return collected
+
+    def _next_prompts(self) -> Sequence[Any]:
+        return next(self._prompts)
+
+    def _any_rank(self, flag: bool) -> bool:
+        return any_rank(flag, self.actor.device)
+
+    @property
+    def _pretrains_values(self) -> bool:
+        """Whether this episode only fits the critic to plain returns, with the policy as it is (VAPO)."""
+        return self.progress.episode < self.settings.value_pretraining_episodes
+
+    @property
+    def _actor_learns(self) -> bool:
+        """Whether the coming optimizer step moves the actor too; the same on all ranks."""
+        return not self._pretrains_values and self.progress.optimizer_steps >= self.settings.critic_warmup_steps
 
     def _begin_learning(self) -> None:
         if len(self.buffer) % self._local_mini_batch:
@@ -248,11 +292,14 @@ class PPOTrainer(OnlineTrainer):
         size = step_size(batch, device)
         n = self._local_train_batch
         micro_batches = [make_micro_batch(batch[i : i + n], device, self.settings) for i in range(0, len(batch), n)]
-        ptx, ptx_size = self._ptx_batch()
-        self.meter.add("lr", self.actor.lr)
-        self.meter.add("train/lr_critic", self.critic.lr)
-        train_actor(self.actor, micro_batches, size, self.settings, self.meter, ptx, ptx_size)
-        train_critic(self.critic, micro_batches, size, self.settings, self.meter)
+        if self._actor_learns:
+            positives = positive_size(batch, device) if self.settings.positive_lm_coef else None
+            ptx, ptx_size = self._ptx_batch()
+            self.meter.add("lr", self.actor.lr)
+            train_actor(self.actor, micro_batches, size, self.settings, self.meter, ptx, ptx_size, positives)
+        if self.critic is not None:
+            self.meter.add("train/lr_critic", self.critic.lr)
+            train_critic(self.critic, micro_batches, size, self.settings, self.meter)
 
     def _ptx_batch(self) -> tuple[list[SequenceBatch], StepSize | None]:
         """The next rows of the ptx data as one batch, and their tokens over all ranks."""
@@ -268,9 +315,17 @@ class PPOTrainer(OnlineTrainer):
         return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.world_size))
 
     def _episode_metrics(self) -> dict[str, float]:
-        """Phase 5: the episode's metrics over all processes; the buffer is done with."""
+        """Phase 5: the episode's metrics over all processes; the buffer is done with, the KL coefficient moves on."""
+        metrics = summarise(self.meter.means())
+        s, samples = self.settings, len(self.buffer) * self.world_size
         self.buffer.clear()
-        return summarise(self.meter.means())
+        if s.kl_target is not None:
+            metrics["objective/kl_coef"] = self.kl_coef
+            if self._actor_learns:
+                self.kl_coef = adapted_kl_coef(
+                    self.kl_coef, metrics["objective/kl"], s.kl_target, samples, s.kl_horizon
+                )
+        return metrics
 
     def _save_checkpoint(self) -> Path | None:
         return self._checkpointer.save() if self.save_dir is not None else None
@@ -282,49 +337,6 @@ class PPOTrainer(OnlineTrainer):
 
     def _device(self) -> torch.device:
         return self.actor.device
-
-
-def _refuse(apply_loss_mask: bool, use_tp: bool, kl_coef: float, initial_model: Any) -> None:
-    if not apply_loss_mask:
-        raise UserError("apply_loss_mask=False (--disable_loss_mask) would train on padding; leave it on")
-    if use_tp:
-        raise UserError("use_tp=True: tensor parallelism is not available; use data parallelism (ddp, zero1, zero2)")
-    if kl_coef and initial_model is None:
-        raise UserError(
-            f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0"
-        )
-
-
-def _as_actor(model: Any) -> Any:
-    """A plain causal LM becomes an `Actor`; an `Actor`, boosted or not, stays."""
-    inner = model.unwrap() if hasattr(model, "unwrap") else model
-    if isinstance(inner, Actor):
-        return model
-    if inner is not model:
-        raise UserError(
-            "actor is a causal LM that was boosted already; pass it before booster.boost (the trainer boosts it), or boost "
-            "rlvr.models.actor.Actor(model) instead"
-        )
-    return Actor(model)
-
-
-def _reference(model: Any, precision: str, device: torch.device) -> Frozen:
-    return Frozen(model if isinstance(model, Actor) else Actor(model), precision, device)
-
-
-def _sampling(
-    tokenizer: PreTrainedTokenizerBase, conversation: Conversation | None, given: Mapping[str, Any]
-) -> Sampling:
-    """Sampling settings from `generate_kwargs`; stops come from the template, or else are the tokenizer's end token."""
-    known = set(Sampling.__dataclass_fields__)
-    if unknown := set(given) - known:
-        raise UserError(f"unknown generation settings {sorted(unknown)}; known: {', '.join(sorted(known))}")
-    stops: dict[str, Any]
-    if conversation is not None:
-        stops = {"stop_ids": tuple(conversation.stop_ids), "stop_strings": tuple(conversation.stop_strings)}
-    else:
-        stops = {"stop_ids": () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)}
-    return Sampling(**{"max_new_tokens": 256, **stops, **given})
 
 
 def _cycle(loader: Iterable[Any] | None) -> Iterator[Any]:

@@ -33,13 +33,16 @@ class PPOCheckpointer:
         t = self.trainer
         assert t.save_dir is not None
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.episode, t.progress.safe_point)
-        actor, critic = t.actor.training_state(), t.critic.training_state()  # collective, so before any can fail
+        actor = t.actor.training_state()  # collective, so before any can fail
+        critic = t.critic.training_state() if t.critic is not None else None
         with files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
                 self._write_actor(draft / "actor" / "modeling")
-                t.critic.unwrapped.save_pretrained(draft / "critic" / "modeling")
+                if t.critic is not None:
+                    t.critic.unwrapped.save_pretrained(draft / "critic" / "modeling")
                 files.save_tensors(actor, draft / "actor" / "training.pt")
-                files.save_tensors(critic, draft / "critic" / "training.pt")
+                if critic is not None:
+                    files.save_tensors(critic, draft / "critic" / "training.pt")
                 files.save_json(self._shared_state(), draft / "state.json")
             files.save_tensors(self._own_state(), draft / f"rank-{t.rank}.pt")
         if t.is_main:
@@ -47,13 +50,13 @@ class PPOCheckpointer:
         return target
 
     def export(self) -> None:
-        """Write `actor/modeling` and `critic/modeling` into the run's folder. Collective."""
+        """Write `actor/modeling` and, with a critic, `critic/modeling` into the run's folder. Collective."""
         t = self.trainer
         assert t.save_dir is not None
         files.export(t.save_dir / "actor", lambda folder: self._write_actor(folder / "modeling"), t.is_main)
-        files.export(
-            t.save_dir / "critic", lambda folder: t.critic.unwrapped.save_pretrained(folder / "modeling"), t.is_main
-        )
+        if t.critic is not None:
+            critic = t.critic.unwrapped
+            files.export(t.save_dir / "critic", lambda folder: critic.save_pretrained(folder / "modeling"), t.is_main)
 
     def _write_actor(self, folder: Path) -> None:
         self.trainer.actor.unwrapped.model.save_pretrained(folder)
@@ -93,7 +96,8 @@ class PPOCheckpointer:
         state = files.load_json(path / "state.json")
         self._check(path, state)
         _load_role(t.actor, load_causal_lm(str(path / "actor" / "modeling")), "model.", path / "actor")
-        _load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
+        if t.critic is not None:
+            _load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
         t.progress.load_state_dict(state["progress"])
         t.kl_coef = state["kl_coef"]
         self._loaders = state["loaders"]

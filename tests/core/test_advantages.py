@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.core import advantages as module
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, estimator, gae, get_estimator
+from rlvr.core.advantages import registry as module
 
 # Per sample: its bootstrap value, and tokens (reward, value, does it count).
 token = st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.booleans())
@@ -59,6 +59,47 @@ def test_a11_masked_tokens_inside_a_response_are_as_if_absent() -> None:
     assert not out.advantages[~spread.bool()].any() and not out.returns[~spread.bool()].any()
 
 
+@settings(deadline=None, max_examples=60)
+@given(batch=st.lists(samples, min_size=1, max_size=5), critic_lam=unit, alpha=st.sampled_from([None, 0.3, 1.0]))
+def test_a11_lambdas_of_the_critic_and_by_length_equal_the_reference(
+    batch: Batch, critic_lam: float, alpha: float | None, pad: Callable, pad_mask: Callable
+) -> None:
+    """VAPO: the critic's targets by a lambda of their own, the policy's lambda by the response's length."""
+    columns = [([r for r, _, _ in row], [v for _, v, _ in row], [m for _, _, m in row]) for _, row in batch]
+    mask = pad_mask([m for _, _, m in columns], 1)
+    inputs = AdvantageInputs(
+        *(torch.where(mask, pad([c[i] for c in columns], extra=1), math.nan) for i in (0, 1)),
+        mask,
+        gamma=0.9,
+        lam=0.7,
+        critic_lam=critic_lam,
+        lam_alpha=alpha,
+    )
+    out = gae(inputs)
+    lams = [0.7 if alpha is None else max(0.0, 1 - 1 / (alpha * max(1, sum(m)))) for _, _, m in columns]
+    policy = [reference.gae(*c, 0.9, lam) for c, lam in zip(columns, lams, strict=True)]
+    critic = [reference.gae(*c, 0.9, critic_lam) for c in columns]
+    assert torch.allclose(out.advantages, pad(policy, 0.0, 1), atol=1e-9)
+    returns = torch.where(mask, pad(critic, 0.0, 1) + torch.where(mask, inputs.values, 0.0), 0.0)
+    assert torch.allclose(out.returns, returns, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(batch=st.lists(samples, min_size=1, max_size=5), gamma=unit)
+def test_reinforce_pp_is_the_reward_to_go(batch: Batch, gamma: float, pad: Callable, pad_mask: Callable) -> None:
+    rewards, masks = ([[t[i] for t in row] for _, row in batch] for i in (0, 2))
+    mask = pad_mask(masks, 1)
+    out = get_estimator("reinforce_pp")(
+        AdvantageInputs(torch.where(mask, pad(rewards, extra=1), math.nan), None, mask, gamma=gamma, lam=0.3)
+    )
+    want = []
+    for row, flags in zip(rewards, masks, strict=True):
+        places = [t for t, m in enumerate(flags) if m]
+        to_go = {t: sum(gamma ** (j - i) * row[places[j]] for j in range(i, len(places))) for i, t in enumerate(places)}
+        want.append([to_go.get(t, 0.0) for t in range(len(row))])
+    assert torch.allclose(out.advantages, pad(want, 0.0, 1), atol=1e-9) and out.returns is None
+
+
 def test_a12_a_cut_response_can_end_in_its_next_value_instead_of_nothing() -> None:
     """One token, reward 0: terminal says that nothing follows, bootstrap that V(s_T) does."""
     rewards, values, mask = torch.zeros(2, 1), torch.full((2, 1), 0.25), torch.ones(2, 1)
@@ -104,9 +145,9 @@ def test_registry_finds_refuses_and_lists(monkeypatch: pytest.MonkeyPatch) -> No
     def rewards_only(inputs: AdvantageInputs) -> AdvantageOutputs:
         return AdvantageOutputs(inputs.rewards, inputs.rewards)
 
-    assert get_estimator("gae") is gae
-    assert get_estimator("rewards_only") is rewards_only
-    with pytest.raises(ValueError, match="'gea'; there are: gae, rewards_only"):
+    assert get_estimator("gae").function is gae
+    assert get_estimator("rewards_only").function is rewards_only
+    with pytest.raises(ValueError, match="'gea'; there are: dr_grpo, gae, .*rewards_only.*Did you mean 'gae'"):
         get_estimator("gea")
     with pytest.raises(ValueError, match="already"):
         estimator("gae")(rewards_only)

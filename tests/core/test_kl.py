@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.core.kl import KLKind, kl_estimate
+from rlvr.core.kl import KLKind, adapted_kl_coef, kl_estimate
 
 KINDS: tuple[KLKind, ...] = ("k1", "k2", "k3")
 logits = st.lists(st.floats(-4, 4), min_size=5, max_size=5)
@@ -93,3 +93,28 @@ def test_bfloat16_logprobs_are_subtracted_in_float32() -> None:
 def test_unknown_kind_lists_those_that_there_are() -> None:
     with pytest.raises(ValueError, match="'k1', 'k2' and 'k3'"):
         kl_estimate(torch.zeros(1), torch.zeros(1), "k4")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"), [(6.0, 1.0), (6.6, 1.001), (5.4, 0.999), (60.0, 1.002), (0.0, 0.998), (-1.0, 0.998)]
+)
+def test_the_coefficient_moves_towards_the_target_by_at_most_a_fifth_of_the_samples_share(kl, factor) -> None:
+    """Ziegler et al. 2019: the error is relative, and clipped to 20 %."""
+    assert adapted_kl_coef(0.5, kl, target=6.0, samples=100, horizon=10_000) == pytest.approx(0.5 * factor, rel=1e-12)
+
+
+def test_the_coefficient_finds_the_value_at_which_the_target_is_met() -> None:
+    """A policy whose divergence is 1 / coefficient: the target 4 is met at 0.25, from either side."""
+    for start in (10.0, 1e-3):
+        coef = start
+        for _ in range(4000):
+            coef = adapted_kl_coef(coef, 1 / coef, target=4.0, samples=256, horizon=10_000)
+        assert coef == pytest.approx(0.25, rel=1e-3)
+
+
+def test_a_broken_divergence_leaves_the_coefficient_and_bad_settings_are_refused() -> None:
+    assert adapted_kl_coef(0.5, math.nan, 6.0, 100, 10_000) == 0.5
+    assert adapted_kl_coef(0.5, 0.0, 6.0, samples=1e9, horizon=10_000) >= 0
+    for target, horizon in ((0.0, 1.0), (1.0, 0.0)):
+        with pytest.raises(ValueError, match="above 0"):
+            adapted_kl_coef(0.5, 1.0, target, 1, horizon)

@@ -10,7 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlvr.core.losses import StepSize, aggregate, clipped_policy_loss, clipped_value_loss, lm_loss
+from rlvr.core.losses import (
+    StepSize,
+    aggregate,
+    clipped_policy_loss,
+    clipped_value_loss,
+    importance_weights,
+    lm_loss,
+    sequence_logprobs,
+)
 
 RUBBISH = [math.nan, math.inf, -math.inf, 3e38, -3e38]
 logprob = st.floats(-4, 0)
@@ -175,6 +183,71 @@ def test_a31_losses_of_bfloat16_are_float32() -> None:
     assert clipped_policy_loss(x, x, x, clip_range=0.2).loss.dtype == torch.float32
     assert clipped_value_loss(x, x, x, value_clip=0.2).loss.dtype == torch.float32
     assert lm_loss(x).dtype == torch.float32
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(-2, 2), st.lists(st.tuples(logprob, logprob), max_size=5)), min_size=1, max_size=4
+    ),
+    limits=bounds,
+)
+def test_a18_a20_sequence_ratio_gives_the_loss_and_gradient_of_gspo(rows, limits, pad, pad_mask) -> None:
+    """GSPO's objective as it stands in the paper (arXiv:2507.18071, eq. 5 and 7), response by response, by autograd."""
+    low, high, dual = limits
+    up = low if high is None else high
+    mask = pad_mask([[True] * len(tokens) for _, tokens in rows], 1)
+    new = pad([[n for n, _ in tokens] for _, tokens in rows], extra=1).requires_grad_()
+    old = pad([[o for _, o in tokens] for _, tokens in rows], extra=1)
+    advantages = torch.tensor([a for a, _ in rows], dtype=torch.float64)[:, None].expand(mask.shape)
+    stand_ins = sequence_logprobs(new, old, mask)
+    loss = clipped_policy_loss(stand_ins, old, advantages, clip_range=low, clip_range_high=high, dual_clip=dual)
+    got = aggregate(loss.loss, mask, StepSize.from_mask(mask), "sequence_mean")
+
+    plain = [torch.tensor([n for n, _ in tokens], dtype=torch.float64, requires_grad=True) for _, tokens in rows]
+    want = torch.zeros((), dtype=torch.float64)
+    counted = [i for i, (_, tokens) in enumerate(rows) if tokens]
+    for i in counted:
+        ratio = (plain[i] - torch.tensor([o for _, o in rows[i][1]], dtype=torch.float64)).mean().exp()
+        assume(all(abs(ratio.item() - corner) > 1e-9 for corner in (1 - low, 1 + up, *([dual] if dual else []))))
+        objective = torch.minimum(ratio * rows[i][0], ratio.clamp(1 - low, 1 + up) * rows[i][0])
+        if dual is not None and rows[i][0] < 0:
+            objective = torch.maximum(objective, torch.tensor(dual * rows[i][0], dtype=torch.float64))
+        want = want - objective / len(counted)
+    assert got.item() == pytest.approx(want.item(), abs=1e-12)
+    if counted:
+        (gradient,) = torch.autograd.grad(got, new)
+        gradients = torch.autograd.grad(want, [plain[i] for i in counted])
+        for i, expected in zip(counted, gradients, strict=True):
+            assert torch.allclose(gradient[i, : len(expected)], expected, atol=1e-12)
+            assert not gradient[i, len(expected) :].any()
+
+
+def test_a16_the_sequence_ratio_is_exactly_1_on_the_first_mini_batch() -> None:
+    logprobs = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    out = clipped_policy_loss(
+        sequence_logprobs(logprobs, logprobs, mask), logprobs, torch.ones(3, 5), clip_range=3e-4, clip_range_high=4e-4
+    )
+    assert (out.ratio == 1).all() and not out.clipped.any()
+
+
+def test_importance_weights_are_the_capped_ratio_of_trainer_to_sampler() -> None:
+    trainer, sampler = torch.tensor([-1.0, -1.0, -3.0, -1.0]), torch.tensor([-1.0, -3.0, -1.0, -900.0])
+    weights = importance_weights(trainer, sampler, cap=2.0)
+    assert weights.tolist() == pytest.approx([1.0, 2.0, math.exp(-2), 2.0])
+    assert not importance_weights(trainer.requires_grad_(), sampler, cap=2.0).requires_grad
+    assert importance_weights(torch.tensor([math.nan]), torch.zeros(1), cap=2.0).isnan()
+    with pytest.raises(ValueError, match="cap"):
+        importance_weights(sampler, sampler, cap=0.0)
+
+
+def test_importance_weights_make_the_mean_right_under_another_sampler() -> None:
+    """Without a cap in the way, the weighted mean over a sampler's draws is the mean under the trainer, exactly here."""
+    p, q = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
+    reward = torch.tensor([1.0, 0.2, -1.0])
+    weighted = (q.exp() * importance_weights(p, q, cap=100.0) * reward).sum()
+    assert weighted.item() == pytest.approx((p.exp() * reward).sum().item(), abs=1e-6)
 
 
 def test_lm_loss_is_the_negative_log_likelihood() -> None:

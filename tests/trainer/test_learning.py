@@ -16,7 +16,7 @@ from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-from rlvr.trainer.learning import make_micro_batch, step_size, train_actor, train_critic
+from rlvr.trainer.learning import make_micro_batch, positive_size, step_size, train_actor, train_critic
 from rlvr.trainer.settings import PPOSettings
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -163,6 +163,79 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     before = flat(still)
     learn(still, critic, items, 8, PPOSettings(kl_in="reward", kl_coef=0.5))
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
+
+
+def positive_experience() -> list[Experience]:
+    """Every third response is right, and one of those is not trained on."""
+    return [
+        Experience(**{**item.tensors(), "positive": torch.full_like(item.mask, index % 3 == 0)})
+        for index, item in enumerate(experience(masked=6))
+    ]
+
+
+def learn_positive(items: list[Experience], micro: int, settings: PPOSettings) -> tuple[torch.Tensor, dict]:
+    actor, _ = roles()
+    meter = Meter()
+    batches = [make_micro_batch(items[i : i + micro], CPU, settings) for i in range(0, len(items), micro)]
+    train_actor(actor, batches, step_size(items, CPU), settings, meter, positives=positive_size(items, CPU))
+    return flat(actor), meter.means()
+
+
+def test_a20_right_responses_are_imitated_by_the_mean_over_their_tokens() -> None:
+    """The gradient of coef x mean negative log-likelihood of the right, trained responses' tokens, however it is cut."""
+    coef, items = 0.3, positive_experience()
+    with_lm = PPOSettings(**{**vars(SETTINGS), "positive_lm_coef": coef})
+    plain, _ = learn_positive(items, 8, SETTINGS)
+    got, metrics = learn_positive(items, 8, with_lm)
+    right = [items[0], items[3]]  # items[6] is right too, and not trained on
+    actor, _ = roles()
+    batch = collect_batch(right)
+    logprobs = actor.unwrapped(batch, with_lm.temperature).logprobs
+    nll = -logprobs[batch.response_mask].sum() / sum(len(i.response_ids) for i in right)
+    gradients = torch.autograd.grad(nll, list(actor.unwrapped.parameters()))
+    want = -0.1 * coef * torch.cat([g.flatten() for g in gradients])
+    torch.testing.assert_close(got - plain, want, atol=2e-6, rtol=1e-4)
+    assert metrics["loss/positive_lm_avg"] == pytest.approx(nll.item(), abs=1e-5)
+    for micro in (4, 2, 1):
+        torch.testing.assert_close(learn_positive(items, micro, with_lm)[0], got, atol=1e-6, rtol=1e-5)
+
+
+def collect_batch(items: list[Experience]):
+    return collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+
+
+def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
+    items = experience()
+    settings = PPOSettings(entropy_coef=0.01)
+    moves = []
+    for weight in (None, 1.0, 0.5):
+        weighted = [
+            i if weight is None else Experience(**{**i.tensors(), "importance": torch.full_like(i.logprobs, weight)})
+            for i in items
+        ]
+        actor, critic = roles()
+        before = flat(actor)
+        learn(actor, critic, weighted, 4, settings)
+        moves.append(flat(actor) - before)
+    actor, critic = roles()
+    before = flat(actor)
+    still = [Experience(**{**i.tensors(), "advantages": torch.zeros_like(i.advantages)}) for i in items]
+    learn(actor, critic, still, 4, settings)
+    entropy = flat(actor) - before
+    assert torch.equal(moves[0], moves[1])
+    torch.testing.assert_close(moves[2] - entropy, 0.5 * (moves[0] - entropy), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("micro", [4, 1])
+def test_a20_the_sequence_ratio_does_not_depend_on_the_micro_batches(micro) -> None:
+    settings = PPOSettings(ratio="sequence", eps_clip=0.05, loss_reduction="sequence_mean")
+    results = []
+    for size in (8, micro):
+        actor, critic = roles()
+        metrics = learn(actor, critic, experience(masked=3), size, settings)
+        results.append((flat(actor), metrics["policy/clipfrac_avg"], metrics["policy/approxkl_avg"]))
+    torch.testing.assert_close(results[0][0], results[1][0], atol=1e-6, rtol=1e-5)
+    assert results[0][1:] == pytest.approx(results[1][1:], abs=1e-6) and 0 < results[0][1] < 1
 
 
 def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:

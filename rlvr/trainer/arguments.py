@@ -1,0 +1,81 @@
+"""What `PPOTrainer` makes of its arguments, and which of them it refuses."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rlvr.conversation import Conversation
+from rlvr.core.advantages import Estimator, estimator_names, get_estimator
+from rlvr.errors import UserError
+from rlvr.models.actor import Actor
+from rlvr.models.frozen import Frozen
+from rlvr.rollout.engine import Sampling
+
+
+def refuse(apply_loss_mask: bool, use_tp: bool, kl_coef: float, initial_model: Any) -> None:
+    """Raise `UserError` for arguments that would train wrongly."""
+    if not apply_loss_mask:
+        raise UserError("apply_loss_mask=False (--disable_loss_mask) would train on padding; leave it on")
+    if use_tp:
+        raise UserError("use_tp=True: tensor parallelism is not available; use data parallelism (ddp, zero1, zero2)")
+    if kl_coef and initial_model is None:
+        raise UserError(
+            f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0"
+        )
+
+
+def choose_estimator(name: str, critic: Any, num_generations: int) -> Estimator:
+    """The named estimator, if there is what it needs.
+
+    Raises:
+        UserError: it is unknown, lacks a critic or has one too many, or lacks responses to compare.
+    """
+    try:
+        found = get_estimator(name)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if found.critic and critic is None:
+        without = ", ".join(n for n in estimator_names() if not get_estimator(n).critic)
+        raise UserError(f"estimator {name!r} needs a critic; give one, or choose one that needs none: {without}")
+    if critic is not None and not found.critic:
+        raise UserError(f"estimator {name!r} reads no values; pass critic=None, critic_booster=None, critic_optim=None")
+    if found.groups and num_generations < 2:
+        raise UserError(
+            f"estimator {name!r} compares responses to the same prompt: num_generations {num_generations} must be at least 2"
+        )
+    return found
+
+
+def as_actor(model: Any) -> Any:
+    """A plain causal LM becomes an `Actor`; an `Actor`, boosted or not, stays."""
+    inner = model.unwrap() if hasattr(model, "unwrap") else model
+    if isinstance(inner, Actor):
+        return model
+    if inner is not model:
+        raise UserError(
+            "actor is a causal LM that was boosted already; pass it before booster.boost (the trainer boosts it), or boost "
+            "rlvr.models.actor.Actor(model) instead"
+        )
+    return Actor(model)
+
+
+def make_reference(model: Any, precision: str, device: torch.device) -> Frozen:
+    """The frozen initial model."""
+    return Frozen(model if isinstance(model, Actor) else Actor(model), precision, device)
+
+
+def make_sampling(
+    tokenizer: PreTrainedTokenizerBase, conversation: Conversation | None, given: Mapping[str, Any]
+) -> Sampling:
+    """Sampling settings from `generate_kwargs`; stops come from the template, or else are the tokenizer's end token."""
+    known = set(Sampling.__dataclass_fields__)
+    if unknown := set(given) - known:
+        raise UserError(f"unknown generation settings {sorted(unknown)}; known: {', '.join(sorted(known))}")
+    stops: dict[str, Any]
+    if conversation is not None:
+        stops = {"stop_ids": tuple(conversation.stop_ids), "stop_strings": tuple(conversation.stop_strings)}
+    else:
+        stops = {"stop_ids": () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)}
+    return Sampling(**{"max_new_tokens": 256, **stops, **given})

@@ -1,0 +1,113 @@
+"""The process that asks math-verify: killed when it hangs, started anew, safe from threads, and no way to run code."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rewards.maths import equivalent, fallback
+from rewards.maths.fallback import client, worker
+
+ROOT = Path(__file__).parents[3]
+SUM = r"\sum_{k=1}^{n} k"
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> client._Process:
+    """The process, started and ready, with nothing remembered."""
+    monkeypatch.setattr(client, "_verdicts", type(client._verdicts)())
+    monkeypatch.setattr(client, "_hung", type(client._hung)())
+    monkeypatch.setattr(client, "PATIENCE_S", 60.0)
+    fallback.warm()
+    assert client._running is not None and client._running.wait_until_ready(60)
+    return client._running
+
+
+@pytest.mark.parametrize(
+    ("gold", "asked"),
+    [(SUM, True), (r"\int_0^1 x^2 dx", True), ("5", False), (r"\text{the midline}", False), (r"\begin{cases} 1 \end{cases}", False), ("a sentence", False), (r"\sum " + "x" * 300, False), (r"\sum ∑", False)],
+)
+def test_only_short_latex_is_asked_about(gold, asked) -> None:
+    assert fallback.applies(gold) is asked
+
+
+def test_it_judges_what_we_cannot_read(running) -> None:
+    assert equivalent(r"\sum_{k=1}^n k", SUM) == (True, "fallback")
+    assert equivalent(r"\sum_{k=1}^n k^2", SUM) == (False, "fallback")
+
+
+def test_a_process_that_died_is_replaced(running) -> None:
+    running.process.kill()
+    running.process.wait()
+    fallback.verify("1", SUM)
+    assert client._running is not running
+    assert fallback.verify(SUM, SUM) is True
+
+
+def test_a_hang_is_killed_and_its_gold_not_asked_about_again(running, monkeypatch) -> None:
+    monkeypatch.setattr(client, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(client._Process, "ask", lambda *_: None)
+    for _ in range(client.MAX_HUNG):
+        assert fallback.verify("1", r"\sum hang") is None
+        assert client._running is not None and client._running is not running
+        monkeypatch.setattr(client, "PATIENCE_S", 60.0)
+    assert running.process.poll() is not None
+    monkeypatch.setattr(client._Process, "ask", lambda *_: pytest.fail("asked again"))
+    assert fallback.verify("2", r"\sum hang") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX timers")
+def test_computing_time_ends_a_question() -> None:
+    """The kernel does it: no Python code of the process has to run."""
+    code = "from rewards.maths.fallback.worker import _end_after; _end_after(0.2)\nwhile True: pass"
+    start = time.monotonic()
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
+    assert process.returncode < 0 and time.monotonic() - start < 30
+
+
+def test_memory_is_limited() -> None:
+    code = "from rewards.maths.fallback.worker import _limit_memory; _limit_memory(); bytearray(3 << 30)"
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False, capture_output=True, text=True)
+    assert "MemoryError" in process.stderr and worker.MEMORY_BYTES < 3 << 30
+
+
+def test_threads_may_ask_at_once(running) -> None:
+    verdicts: list[object] = []
+
+    def ask(number: int) -> None:
+        verdicts.append((number, fallback.verify(rf"\sum_{{k=1}}^{{{number}}} k", SUM)))
+        verdicts.append((number, fallback.verify(SUM, SUM)))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(verdicts, key=repr) == sorted([(n, v) for n in range(6) for v in (True, False)], key=repr)
+
+
+def test_no_text_is_run(running, tmp_path) -> None:
+    mark = tmp_path / "ran"
+    for text in (f"__import__('pathlib').Path('{mark}').touch()", f"\\text{{__import__('os').system('touch {mark}')}}"):
+        fallback.verify(text, SUM)
+        fallback.verify(SUM, text)
+    assert not mark.exists()
+
+
+def test_plain_expressions_are_refused_in_the_process() -> None:
+    code = (
+        "from rewards.maths.fallback.worker import _checker\n_checker()\nimport math_verify.parser\n"
+        "try:\n    math_verify.parser.parse_expr('1+1')\nexcept ValueError as error:\n    print(error)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, check=True, capture_output=True, text=True)
+    assert "not read" in process.stdout
+
+
+def test_a_verdict_is_remembered(running, monkeypatch) -> None:
+    assert fallback.verify(SUM, SUM) is True
+    monkeypatch.setattr(client, "_ask", lambda *_: pytest.fail("asked again"))
+    assert fallback.verify(SUM, SUM) is True
