@@ -13,7 +13,7 @@ MAX_RESPONSE_CHARACTERS = 100_000
 MAX_BOXES = 50
 MAX_FORMULA = 1000
 
-_BOX = re.compile(r"\\f?boxed\s*\{|\\boxed\s+(?=[\w.]+)")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{|\\boxed\s+(?=[\w.]+)")
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _SAYS = re.compile(
     r"(?:final\s+answer(?:\s+is)?|answer\s+is|answer\s*[:=]|correct\s+(?:option|choice)\s+is|答案(?:是|为|：|:)"

@@ -42,7 +42,7 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         status, stage = "no_answer", "extract"
     else:
         same, stage = equivalent(answer, answer_of_gold(gold))
-        if same and stage in ("expression", "structure") and echoes(answer, question):
+        if same and stage in ("number", "expression", "structure") and echoes(answer, question):
             same, stage = False, "echo"
         status = "correct" if same else "timed_out" if stage == "undecided" else "wrong"
     return Outcome(status, answer, stage, time.perf_counter() - start, message)  # type: ignore[arg-type]

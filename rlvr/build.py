@@ -216,7 +216,7 @@ def ppo_settings(config: Config) -> dict[str, Any]:
 def experience_settings(config: Config) -> dict[str, Any]:
     """What goes to the trainer as `experience_settings`: fields of `ExperienceSettings` that are no arguments of its own."""
     names = (
-        "estimator", "gamma", "lam", "critic_lam", "lam_alpha", "tis_cap", "positive_threshold", "dynamic_sampling",
+        "estimator", "gamma", "lam", "critic_lam", "lam_alpha", "old_logprobs", "tis_cap", "positive_threshold", "dynamic_sampling",
         "max_refills", "truncated",
     )  # fmt: skip
     return {name: getattr(config.algo, name) for name in names} | {

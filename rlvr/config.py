@@ -171,6 +171,9 @@ class AlgoConfig:
     """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
     ratio: Literal["token", "sequence"] = "token"
     """What the clip range bounds: each token's probability ratio, or the whole response's per token (GSPO)."""
+    old_logprobs: Literal["recompute", "sampled"] = "recompute"
+    """Logprobs of the sampling policy: from a forward pass like those of learning, so that the first ratio is exactly 1,
+    or those that the engine sampled with: a forward pass less, and ratios that are off by rounding."""
     tis_cap: float | None = None
     """Weigh tokens by (trainer's probability / engine's probability), at most this, where the engine gives its
     probabilities (truncated importance sampling). Default: no weights."""

@@ -83,6 +83,7 @@ def check_config(config: Config) -> None:
     _check_rewards(config)
     check_algo(config)
     check_engine(config.rollout.engine)
+    _check_sampled_logprobs(config)
     if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:
         raise UserError(
             f"--tis_cap has no effect with --engine {config.rollout.engine}, which does not give the probabilities that it "
@@ -125,6 +126,22 @@ _AT_LEAST_0: dict[str, tuple[str, ...]] = {
     "eval": ("eval_interval", "eval_temperature"),
     "log": ("num_sample_generations",),
 }  # fmt: skip
+
+
+def _check_sampled_logprobs(config: Config) -> None:
+    if config.algo.old_logprobs != "sampled":
+        return
+    if config.rollout.engine in WITHOUT_LOGPROBS:
+        raise UserError(
+            f"--old_logprobs sampled: --engine {config.rollout.engine} does not give the logprobs that it samples with; take "
+            "--engine hf, or --old_logprobs recompute"
+        )
+    if config.rollout.top_k or config.rollout.top_p < 1:
+        raise UserError("--old_logprobs sampled needs the whole distribution: leave --top_k and --top_p out")
+    if config.algo.tis_cap is not None:
+        raise UserError(
+            "--tis_cap weighs recomputed logprobs against sampled ones: take --old_logprobs recompute, or no cap"
+        )
 
 
 def _check_ranges(config: Config) -> None:

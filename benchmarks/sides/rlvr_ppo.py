@@ -1,13 +1,25 @@
-"""Our side: `PPOTrainer` on the given work. Run by `ppo_vs_trl.py`: python -m benchmarks.sides.rlvr_ppo JSON."""
+"""Our side: `PPOTrainer` on the given work. Run by the benchmarks: python -m benchmarks.sides.rlvr_ppo JSON."""
 
 import json
 import sys
+from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks.sides.talk import Side
-from benchmarks.sides.work import EOS, MINI_BATCHES, PAD, PROMPTS, Work, copy_of, make_backbone, make_model, prompts
+from benchmarks.sides.work import (
+    EOS,
+    GROUP,
+    MINI_BATCHES,
+    PAD,
+    PROMPTS,
+    Work,
+    copy_of,
+    make_backbone,
+    make_model,
+    prompts,
+)
 
 
 class Tokenizer:
@@ -59,20 +71,25 @@ def make_trainer(work: Work) -> tuple[Any, Any]:
     from rlvr.trainer.ppo import PPOTrainer
 
     process = start(0, torch.get_num_threads())
-    parallel = ParallelConfig(mixed_precision=work.precision)  # type: ignore[arg-type]
+    booster = partial(make_booster, ParallelConfig(mixed_precision=work.precision), process.device, 1.0)  # type: ignore[arg-type]
     model = make_model(work)
-    reference = Actor(prepare(copy_of(model), False))
-    actor, critic = Actor(prepare(model, False)), Critic(prepare(make_backbone(work), False))
-    optims = [
-        torch.optim.AdamW([p for p in m.parameters() if p.requires_grad], lr=1e-6, fused=True) for m in (actor, critic)
-    ]
+    grpo = work.recipe == "grpo"
+    reference = None if grpo else Actor(prepare(copy_of(model), False))
+    actor = Actor(prepare(model, False))
+    critic = None if grpo else Critic(prepare(make_backbone(work), False))
     trainer = PPOTrainer(
-        make_booster(parallel, process.device, 1.0), make_booster(parallel, process.device, 1.0),
-        actor, critic, RLVRRewardModel([parity], Tokenizer()), reference, *optims, None, None, Tokenizer(),
-        kl_coef=0.05, train_batch_size=PROMPTS // MINI_BATCHES, precision=work.precision,
-        max_new_tokens=work.response_tokens,
+        booster(), None if critic is None else booster(), actor, critic, RLVRRewardModel([parity], Tokenizer()), reference,
+        _optimizer(actor), None if critic is None else _optimizer(critic), None, None, Tokenizer(),
+        kl_coef=0.0 if grpo else 0.05, train_batch_size=PROMPTS // MINI_BATCHES, precision=work.precision,
+        num_generations=GROUP if grpo else 1, max_new_tokens=work.response_tokens,
+        # TRL's PPO takes the logprobs of generation as the old ones; its GRPO computes them anew.
+        experience_settings={"estimator": "grpo"} if grpo else {"old_logprobs": "sampled"},
     )  # fmt: skip
     return trainer, _Loader(work)
+
+
+def _optimizer(model: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-6, fused=True)
 
 
 class _Loader:
@@ -85,11 +102,10 @@ class _Loader:
         from rlvr.data.problem import Problem
         from rlvr.data.prompts import Prompt
 
+        count = PROMPTS // (GROUP if self.work.recipe == "grpo" else 1)
         for iteration in range(10_000):
-            yield [
-                Prompt(Problem(id=str(i), question="", answer="1"), tuple(ids))
-                for i, ids in enumerate(prompts(self.work, iteration))
-            ]
+            rows = prompts(self.work, iteration)[:count]
+            yield [Prompt(Problem(id=str(i), question="", answer="1"), tuple(ids)) for i, ids in enumerate(rows)]
 
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ def main() -> None:
                 side.wait()
 
     trainer.add_callback(Report())
-    side.say(ready=True, versions={"torch": torch.__version__, "trl": trl.__version__, "transformers": transformers.__version__})
+    side.say(
+        ready=True,
+        versions={"torch": torch.__version__, "trl": trl.__version__, "transformers": transformers.__version__},
+    )
     side.wait()
     trainer.train()
 
@@ -39,7 +42,11 @@ def main() -> None:
 def _make_trainer(work: Work) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
-    rows = [" ".join(f"<{i}>" for i in ids) for iteration in range(200) for ids in prompts(work, iteration)[: PROMPTS // GROUP]]
+    rows = [
+        " ".join(f"<{i}>" for i in ids)
+        for iteration in range(200)
+        for ids in prompts(work, iteration)[: PROMPTS // GROUP]
+    ]
     args = GRPOConfig(
         output_dir="/tmp/trl_grpo_benchmark", per_device_train_batch_size=PROMPTS // MINI_BATCHES, gradient_accumulation_steps=1,
         steps_per_generation=MINI_BATCHES, num_iterations=1, num_generations=GROUP, max_completion_length=work.response_tokens,
@@ -47,7 +54,11 @@ def _make_trainer(work: Work) -> Any:
         use_cpu=not torch.cuda.is_available(), bf16=work.precision == "bf16", gradient_checkpointing=False, disable_dropout=True,
     )  # fmt: skip
     return GRPOTrainer(
-        model=make_model(work), reward_funcs=parity, args=args, train_dataset=Dataset.from_dict({"prompt": rows}), processing_class=_tokenizer(work)
+        model=make_model(work),
+        reward_funcs=parity,
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": rows}),
+        processing_class=_tokenizer(work),
     )
 
 

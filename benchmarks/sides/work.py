@@ -30,6 +30,7 @@ class Work:
         response_tokens: cap of a response.
         lengths: "fixed": every response has that many; "realistic": the end token may come, a third of the way on average.
         precision: fp32 or bf16.
+        recipe: ppo (one response to a prompt, critic and reference) or grpo (groups of `GROUP`, neither).
         seed: of weights and prompts.
     """
 
@@ -37,6 +38,7 @@ class Work:
     response_tokens: int = 64
     lengths: str = "fixed"
     precision: str = "fp32"
+    recipe: str = "ppo"
     seed: int = 0
 
 

@@ -210,6 +210,8 @@ class Expressions(Functions):
             return self.environment()
         if token.kind == "op" and token.text == "|":
             return self.absolute()
+        if token.kind == "word" and self.peek(1).text == "_" and token.text.isalnum():
+            return self.based(self.next().text)  # A5_11
         raise UnreadableError(f"a value expected, not {token.text!r}")
 
     def subscripted(self, name: str) -> str:

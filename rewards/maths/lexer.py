@@ -32,7 +32,7 @@ _NUMBER = r"""(?: \d{1,3} (?: (?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , )
     (?: \.\d+ | \.(?=\s*\\(?:overline|bar|dot)\b|\(\d) | \.(?![\d.\w]) )? | \.\d+"""
 _TOKEN = re.compile(
     rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle)(?![A-Za-z]) )+ )
-    | \\(?:text|textbf|textit|textrm|mathrm|mathsf|operatorname|mbox|hbox|rm)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
+    | \\(?:text|textbf|textit|textrm|textnormal|mathrm|mathsf|operatorname|mbox|hbox|rm)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
     | \\(?:mathbf|mathit|boldsymbol|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
     | \\(?P<environment> begin|end )\s*\{{\s*(?P<name> [a-z]+ )\*?\s*\}} (?: (?<=array\}})\s*\{{[^{{}}]*\}} )?
     | (?P<number> {_NUMBER} )

@@ -92,7 +92,7 @@ class _Parser(Groups):
     def item(self) -> Node:
         """A relation or expression with the words around it."""
         self.skip_sentence_opening()
-        if self.at("word") or self._article():
+        if (self.at("word") and self.peek(1).text != "_") or self._article():
             return self.words_first()
         return self.with_words(self.relation())
 

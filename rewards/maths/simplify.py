@@ -74,7 +74,7 @@ def _cut(node: Relation) -> Node | None:
         place = ops.index("~")
         if place == 0 and is_name(sides[0]):
             sides, ops = sides[:2], ("=",)  # x ~ 3.16
-        elif _is_approximation(sides[place + 1], sides[place]):
+        elif is_name(sides[0]) or _is_approximation(sides[place + 1], sides[place]):
             sides, ops = sides[: place + 1], ops[:place]
         else:
             return None
@@ -95,8 +95,9 @@ def _is_approximation(rough: Node, node: Node) -> bool:
         return True
     unit = Fraction(0)
     if isinstance(rough, Number):
-        zeros = len(str(rough.value)) - len(str(rough.value).rstrip("0")) if rough.value.denominator == 1 else 0
-        unit = Fraction(10) ** (zeros - (rough.places or 0))
+        unit = Fraction(10) ** -(rough.places or 0)
+        while unit >= 1 and rough.value and rough.value % (10 * unit) == 0:
+            unit *= 10  # 1200 may be rounded to hundreds
     return abs(value - target) <= max(unit / 2, abs(value) / 100)
 
 

@@ -4,7 +4,9 @@ import re
 
 MAX_ANSWER_CHARACTERS = 2000
 
-_WRAPPERS = re.compile(r"^\\(?:text|textbf|textit|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL)
+_WRAPPERS = re.compile(
+    r"^\\(?:text|textbf|textit|textnormal|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL
+)
 _SPACES = re.compile(r"(?:(?<!\\)\\[,;:! ]|\\q?quad|~|\s)+")
 _QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
 _WORDS = re.compile(r"[A-Za-z .,'-]+")
@@ -71,7 +73,7 @@ _UNIT_FRACTION = re.compile(
 )
 _INFIX = re.compile(r"\{([^{}]*)\\(choose|over)(?![A-Za-z])([^{}]*)\}")
 _INFIX_NAMES = {"choose": "binom", "over": "frac"}
-_END = r"(?:\\[a-z]+|[^\[\]A-Za-z,;\\])*(?:[\d)}]|\\infty|\\pi|∞|π)\s*"
+_END = r"(?:\\[a-z]+|[^\[\]()A-Za-z,;\\])*(?:[\d}]|\\infty|\\pi|∞|π)\s*"
 _OUTWARD = re.compile(rf"([\[\]])({_END}[,;]{_END})([\[\]])")
 
 

@@ -164,6 +164,7 @@ class NaiveExperienceMaker:
                 temperature=s.temperature,
                 batch_size=s.score_batch_size,
                 pad_id=s.pad_id,
+                sampled_logprobs=s.old_logprobs == "sampled",
             )
             if self.reference is not None and s.offload_reference:
                 self.reference.to("cpu")

@@ -34,7 +34,8 @@ def record_scores(
     meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
     meter.add("objective/non_score_reward", non_score.sum(), count)
     meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
-    meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
+    if scores.entropy is not None:
+        meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
     if scores.values is None or returns is None:
         return
     meter.add_tokens("value", scores.values, mask)

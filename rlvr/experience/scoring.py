@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.boosted import Boosted
+from rlvr.errors import UserError
 from rlvr.models.batch import collate
 from rlvr.models.frozen import Frozen
 from rlvr.rollout.engine import Rollout
@@ -18,13 +20,13 @@ class ModelScores:
 
     Attributes:
         logprobs, entropy, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None without
-            a reference model, `values` without a critic.
+            a reference model, `values` without a critic, `entropy` where the logprobs are the engine's.
         last_values: [B] value after the last token; None without a critic.
         mask: [B, R] true on tokens.
     """
 
     logprobs: Tensor
-    entropy: Tensor
+    entropy: Tensor | None
     ref_logprobs: Tensor | None
     values: Tensor | None
     last_values: Tensor | None
@@ -41,10 +43,15 @@ def score_rollouts(
     temperature: float,
     batch_size: int,
     pad_id: int,
+    sampled_logprobs: bool = False,
 ) -> ModelScores:
     """Run the models over all rollouts in batches of similar length; the order of the rollouts is kept.
 
-    The actor runs here exactly as it will in learning, so that the first ratio is 1 (pitfall A16).
+    The actor runs here exactly as it will in learning, so that the first ratio is 1 (pitfall A16). With
+    `sampled_logprobs` it does not run: the logprobs are those that the engine sampled with, which differ by rounding.
+
+    Raises:
+        UserError: `sampled_logprobs`, and the engine gives none.
     """
     device = actor.device
     size = max(1, max(len(r.response_ids) for r in rollouts))
@@ -62,18 +69,32 @@ def score_rollouts(
         batch = collate(
             [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
         ).to(device)
-        policy = actor.forward(batch, temperature)
         keep("mask", rows, batch.response_mask)
-        keep("logprobs", rows, policy.logprobs)
-        keep("entropy", rows, policy.entropy)
+        if sampled_logprobs:
+            keep("logprobs", rows, _of_engine([rollouts[i] for i in rows], device))
+        else:
+            policy = actor.forward(batch, temperature)
+            keep("logprobs", rows, policy.logprobs)
+            keep("entropy", rows, policy.entropy)
         if critic is not None:
             value = critic.forward(batch)
             keep("values", rows, value.values)
             keep("last_values", rows, value.last_values)
         if reference is not None:
-            keep("ref_logprobs", rows, reference.forward(batch, temperature).logprobs)
-    without = {name: columns.pop(name, None) for name in ("ref_logprobs", "values", "last_values")}
+            keep("ref_logprobs", rows, reference.forward(batch, temperature, with_entropy=False).logprobs)
+    without = {name: columns.pop(name, None) for name in ("entropy", "ref_logprobs", "values", "last_values")}
     return ModelScores(**without, **columns)  # type: ignore[arg-type]
+
+
+def _of_engine(rollouts: Sequence[Rollout], device: torch.device) -> Tensor:
+    """[B, R] the logprobs that came with the rollouts."""
+    given = [rollout.logprobs for rollout in rollouts if rollout.logprobs is not None]
+    if len(given) < len(rollouts):
+        raise UserError(
+            "old_logprobs 'sampled' needs an engine that gives the logprobs that it samples with (hf, vllm); take one, or "
+            "old_logprobs 'recompute'"
+        )
+    return pad_sequence(given, batch_first=True).float().to(device)
 
 
 def _by_length(rollouts: Sequence[Rollout], batch_size: int) -> list[list[int]]:

@@ -23,6 +23,7 @@ class ExperienceSettings:
     kl_coef: float = 0.1
     kl_estimator: Literal["k1", "k2", "k3"] = "k1"
     kl_in: Literal["reward", "loss"] = "reward"
+    old_logprobs: Literal["recompute", "sampled"] = "recompute"
     tis_cap: float | None = None
     keep_positive: bool = False
     positive_threshold: float | None = None

@@ -2,7 +2,8 @@
 
 What it saves against `model.generate`: the samples of one prompt share its prefill; keys and values are not copied at
 each step (`RoomyCache`); drawing reads the vocabulary twice instead of many times (`draw_weighted`); rows that have
-ended leave the batch. Not here, since it did not pay when measured: see docs/engines.md.
+ended leave the batch. Tried and left out: transformers' static cache (no faster than its dynamic one on a CPU), and a
+copy of the weights in bfloat16 (no faster than autocast, and further from what is trained). `benchmarks/generate.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -124,7 +124,7 @@ def policy_loss(
     """This micro-batch's share of the clipped policy loss, entropy bonus and, where asked for, the divergence and the
     language-modelling loss on right responses (`positives` = their total size)."""
     s, mask = settings, batch.mask
-    new = actor.forward(batch.sequences, s.temperature)
+    new = actor.forward(batch.sequences, s.temperature, with_entropy=bool(s.entropy_coef))
     by_response = s.ratio == "sequence"
     loss = clipped_policy_loss(
         sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
@@ -155,7 +155,7 @@ def policy_loss(
 
 
 def _positive_loss(logprobs: Tensor, mask: Tensor, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
-    """`positive_lm_coef` times the mean negative log-likelihood of right responses (VAPO, arXiv:2504.05118, eq. 8)."""
+    """`positive_lm_coef` times the mean negative log-likelihood of right responses (VAPO, arXiv:2504.05118)."""
     per_token = lm_loss(logprobs)
     meter.add_tokens("loss/positive_lm_avg", per_token, mask)
     return settings.positive_lm_coef * aggregate(per_token, mask, size, "token_mean")

@@ -174,12 +174,15 @@ class PPOTrainer(OnlineTrainer):
             raise UserError(
                 f"estimator {estimator.name!r} has no critic to warm up or pretrain; leave these settings out"
             )
+        if engine is None:
+            engine = make_engine("hf", tokenizer)
+            engine.autocast = precision == "bf16"
         self.maker = NaiveExperienceMaker(
             self.actor,
             self.critic,
             reference,
             reward_model,
-            engine or make_engine("hf", tokenizer),
+            engine,
             sampling,
             tokenizer,
             conversation,

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 from rollout_harness import Ids, ids, random_prompts
+from tiny_models import tiny_model
 from trainer_harness import LetterTokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -22,7 +22,7 @@ from typing import Any
 PATIENCE_S = 0.8
 MAX_CHARACTERS = 300
 MAX_HUNG = 2
-"""A gold that hung the process so often is not asked about again."""
+"""A gold that hung the process so often, and hangs it by itself, is not asked about again. (Answers may be meant to hang it.)"""
 _MAX_REMEMBERED = 1000
 _ROOT = str(Path(__file__).parents[3])
 
@@ -50,12 +50,27 @@ def verify(answer: str, gold: str) -> bool | None:
     with _lock:
         if (answer, gold) in _verdicts:
             return _verdicts[answer, gold]
-        same = _ask(answer, gold) if _hung[gold] < MAX_HUNG else None
+        if _is_hopeless(gold):
+            return None
+        same = _ask(answer, gold)
         if same is not None:
-            _verdicts[answer, gold] = same
-            if len(_verdicts) > _MAX_REMEMBERED:
-                _verdicts.popitem(last=False)
+            _remember(answer, gold, same)
         return same
+
+
+def _is_hopeless(gold: str) -> bool:
+    if _hung[gold] < MAX_HUNG or (gold, gold) in _verdicts:
+        return False
+    if _hung[gold] == MAX_HUNG and (same := _ask(gold, gold)) is not None:
+        _remember(gold, gold, same)
+        return False
+    return True
+
+
+def _remember(answer: str, gold: str, same: bool) -> None:
+    _verdicts[answer, gold] = same
+    if len(_verdicts) > _MAX_REMEMBERED:
+        _verdicts.popitem(last=False)
 
 
 class _Process:
@@ -152,6 +167,16 @@ def _end() -> None:
     if _running is not None:
         _running.stop()
         _running = None
+
+
+def _after_fork() -> None:
+    """In a child: the lock may be held by a thread that is not there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @atexit.register

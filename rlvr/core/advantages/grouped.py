@@ -48,7 +48,7 @@ def dr_grpo(inputs: AdvantageInputs) -> AdvantageOutputs:
 @estimator("rloo", groups=True)
 @torch.no_grad()
 def rloo(inputs: AdvantageInputs) -> AdvantageOutputs:
-    """return - mean of the *other* responses of the group (Ahmadian et al. 2024, arXiv:2402.14740, section 3.2)."""
+    """return - mean of the *other* responses of the group (Ahmadian et al. 2024, arXiv:2402.14740)."""
     g = _grouped(inputs, "rloo")
     others = (g.sum(g.returns) - g.returns) / (g.count - 1).clamp(min=1)
     return g.spread(g.returns - others)
@@ -68,7 +68,7 @@ def reinforce_pp_baseline(inputs: AdvantageInputs) -> AdvantageOutputs:
 @estimator("opo", groups=True)
 @torch.no_grad()
 def opo(inputs: AdvantageInputs) -> AdvantageOutputs:
-    """return - mean of the group weighted by length (OPO, Hao et al. 2025, arXiv:2505.23585, section 3.2).
+    """return - mean of the group weighted by length (OPO, Hao et al. 2025, arXiv:2505.23585).
 
     That baseline has the least variance when the squared gradient of a response grows with its length.
     """
@@ -80,7 +80,7 @@ def opo(inputs: AdvantageInputs) -> AdvantageOutputs:
 @estimator("remax", greedy=True)
 @torch.no_grad()
 def remax(inputs: AdvantageInputs) -> AdvantageOutputs:
-    """return - score of the greedy response to the same prompt (ReMax, Li et al. 2024, arXiv:2310.10505, eq. 7).
+    """return - score of the greedy response to the same prompt (ReMax, Li et al. 2024, arXiv:2310.10505).
 
     Raises:
         ValueError: there are no greedy scores.

@@ -19,7 +19,7 @@ def gae(inputs: AdvantageInputs) -> AdvantageOutputs:
 
     The critic's targets may have a lambda of their own (1 gives Monte-Carlo returns, free of the critic's bias), and the
     policy's may grow with the response's length: lam = 1 - 1 / (alpha length), which spreads the reward over the same
-    share of any response (both VAPO, Yue et al. 2025, arXiv:2504.05118, sections 4.1 and 4.2, eq. 4 to 6).
+    share of any response (both VAPO, Yue et al. 2025, arXiv:2504.05118).
 
     Raises:
         ValueError: there are no values.
@@ -39,7 +39,7 @@ def gae(inputs: AdvantageInputs) -> AdvantageOutputs:
 
 
 def adaptive_lambda(mask: Tensor, alpha: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """[B] 1 - 1 / (alpha l) for responses of l tokens that count, 0 where that is negative (VAPO, eq. 6)."""
+    """[B] 1 - 1 / (alpha l) for responses of l tokens that count, 0 where that is negative (VAPO)."""
     lengths = mask.sum(dim=1).clamp(min=1).to(dtype)
     return (1.0 - 1.0 / (alpha * lengths)).clamp(min=0.0)
 

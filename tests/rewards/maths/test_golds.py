@@ -30,7 +30,7 @@ def test_every_gold_is_itself(name, shared_data) -> None:
 def test_nearly_every_gold_can_be_read(shared_data) -> None:
     found = golds(shared_data, *DATA)
     unread = [g for g in found if not readable(g)]
-    assert len(unread) < 0.01 * len(found), unread
+    assert len(unread) <= 2, unread
 
 
 def test_two_golds_of_math_are_two_answers(shared_data) -> None:
