@@ -241,7 +241,7 @@ def _as_tuples(a: Node, g: Node) -> tuple[Node, Node] | None:
         pairs = [pair for pair in map(named, one.items) if pair]
         target = other.sides[0] if isinstance(other, Relation) and other.ops == ("=",) else None
         if isinstance(target, Group) and isinstance(other, Relation):
-            if {repr(n) for n, _ in pairs} != {repr(n) for n in target.items}:
+            if {n for n, _ in pairs} != set(target.items):
                 return None
             pairs.sort(key=lambda pair: target.items.index(pair[0]))
             other = other.sides[1]

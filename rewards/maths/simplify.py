@@ -96,7 +96,7 @@ def _is_approximation(rough: Node, node: Node) -> bool:
     unit = Fraction(0)
     if isinstance(rough, Number):
         unit = Fraction(10) ** -(rough.places or 0)
-        while unit >= 1 and rough.value and rough.value % (10 * unit) == 0:
+        while 1 <= unit < 10**12 and rough.value and rough.value % (10 * unit) == 0:
             unit *= 10  # 1200 may be rounded to hundreds
     return abs(value - target) <= max(unit / 2, abs(value) / 100)
 

@@ -10,21 +10,39 @@ from rewards.extract import MAX_RESPONSE_CHARACTERS, boxed, extract, unbox
 TAGS = Tags.default()
 
 BOXES = [
-    (r"so \boxed{5}.", "5"), (r"\boxed{1} then \boxed{2}", "2"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"\fbox{5}", "5"), (r"\boxed 5", "5"), (r"\boxed{x = \{1, 2\}}", r"x = \{1, 2\}"), (r"\boxed{\boxed{5}}", r"\boxed{5}"),
-    (r"\boxed{2}, \boxed{3}", "2, 3"), (r"$\boxed{2}$ and $\boxed{3}$", "2, 3"), (r"\boxed{2} or \boxed{3}", "2, 3"), (r"\boxed{2}" + "\n" + r"\boxed{2}", "2"), (r"\boxed{}", None), (r"\boxed{ } but 5", None), (r"\boxed{5", r"\boxed{5"), (r"\boxed{1} or rather \boxed{2", "1"),
-    (r"\boxed{5} The answer is 6", "5"), (r"\boxed{5} The final answer is 6.", "6"), (r"The final answer is 6: \boxed{5}", "5"),
+    (r"so \boxed{5}.", "5"), (r"\boxed{1} then \boxed{2}", "2"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+    (r"\fbox{5}", "5"), (r"\boxed 5", "5"), (r"\boxed{x = \{1, 2\}}", r"x = \{1, 2\}"),
+    (r"\boxed{\boxed{5}}", r"\boxed{5}"),
+    (r"\boxed{2}, \boxed{3}", "2, 3"), (r"$\boxed{2}$ and $\boxed{3}$", "2, 3"), (r"\boxed{2} or \boxed{3}", "2, 3"),
+    (r"\boxed{2}" + "\n" + r"\boxed{2}", "2"), (r"\boxed{}", None), (r"\boxed{ } but 5", None),
+    (r"\boxed{5", r"\boxed{5"), (r"\boxed{1} or rather \boxed{2", "1"),
+    (r"\boxed{5} The answer is 6", "5"), (r"\boxed{5} The final answer is 6.", "6"),
+    (r"The final answer is 6: \boxed{5}", "5"),
 ]  # fmt: skip
 HASHES = [
-    ("2 + 3 = 5\n#### 5", "5"), ("####5", "5"), ("#### 1\n#### 2", "2"), ("####\n5", "5"), ("#### **5**", "**5**"), ("#### 5</s>", "5"), ("#### 5<|im_end|>\n", "5"), ("#### Step 2\nThe answer is 5.", "5"), ("#### Final Answer\n$5$", "5"), ("#### Conclusion: done\n= 5", "5"),
+    ("2 + 3 = 5\n#### 5", "5"), ("####5", "5"), ("#### 1\n#### 2", "2"), ("####\n5", "5"), ("#### **5**", "**5**"),
+    ("#### 5</s>", "5"), ("#### 5<|im_end|>\n", "5"), ("#### Step 2\nThe answer is 5.", "5"),
+    ("#### Final Answer\n$5$", "5"), ("#### Conclusion: done\n= 5", "5"),
 ]  # fmt: skip
 SAID = [
-    ("The answer is 5.", "5"), ("The answer is 5 apples.", "5 apples"), ("the final answer is: $5$. I hope it is correct.", "5"), ("**Answer:** 5", "5"), ("Answer: $x = 5$ because", "x = 5"), ("The answer is (C).", "(C)"), ("The correct option is C.", "C"), ("The answer is .5", ".5"),
-    ("The answer is $1,234.50.", "$1,234.50"), ("The answer is $2$ and $3$.", "$2$ and $3$"), ("The answer is 50%.", "50%"), ("The answer is $50$ percent.", "50%"), ("The answer is 3 1/2.", "3 1/2"), ("The answer is 5:30 PM.", "5:30 PM"), ("The answer is:\n\\[\n\\frac12\n\\]", r"\frac12"),
-    ("The answer is 1. Check: the answer is 2.", "2"), ("The answer is 5 (since 7 - 2 = 5).", "5"), ("答案是5", "5"), ("La réponse est 5.", "5"), ("La respuesta es 5.", "5"), ("Die Antwort ist 5.", "5"), ("Ответ: 5", "5"), ("The answer is not 17, it is 18.", "18"), ("Answer = 5", "5"),
+    ("The answer is 5.", "5"), ("The answer is 5 apples.", "5 apples"),
+    ("the final answer is: $5$. I hope it is correct.", "5"), ("**Answer:** 5", "5"),
+    ("Answer: $x = 5$ because", "x = 5"), ("The answer is (C).", "(C)"), ("The correct option is C.", "C"),
+    ("The answer is .5", ".5"),
+    ("The answer is $1,234.50.", "$1,234.50"), ("The answer is $2$ and $3$.", "$2$ and $3$"),
+    ("The answer is 50%.", "50%"), ("The answer is $50$ percent.", "50%"), ("The answer is 3 1/2.", "3 1/2"),
+    ("The answer is 5:30 PM.", "5:30 PM"), ("The answer is:\n\\[\n\\frac12\n\\]", r"\frac12"),
+    ("The answer is 1. Check: the answer is 2.", "2"), ("The answer is 5 (since 7 - 2 = 5).", "5"), ("答案是5", "5"),
+    ("La réponse est 5.", "5"), ("La respuesta es 5.", "5"), ("Die Antwort ist 5.", "5"), ("Ответ: 5", "5"),
+    ("The answer is not 17, it is 18.", "18"), ("Answer = 5", "5"),
 ]  # fmt: skip
 LAST = [
-    ("He has 12 - 7 = 5 apples.", "5"), ("first 3, then 12", "12"), ("It costs $18 a day.", "$18"), ("so $x = 5$.", "x = 5"), ("so $2 + 3 = 5$", "5"), (r"The area is $25\pi$ square units.", r"25\pi"), ("The area is 25π.", "25π"), ("The ratio is 3:2.", "3:2"), ("about 1.5 × 10^3", "1.5 × 10^3"),
-    ("There are 3 1/2 cups.", "3 1/2"), (r"The chance is \(\frac{1}{2}\).", r"\frac{1}{2}"), ("5", "5"), ("x = 5", "x = 5"), ("$5$", "5"), ("1,234 in all", "1,234"), ("down to -5 degrees", "-5"), ("no number", None), ("", None), ("It cannot be 5.", None),
+    ("He has 12 - 7 = 5 apples.", "5"), ("first 3, then 12", "12"), ("It costs $18 a day.", "$18"),
+    ("so $x = 5$.", "x = 5"), ("so $2 + 3 = 5$", "5"), (r"The area is $25\pi$ square units.", r"25\pi"),
+    ("The area is 25π.", "25π"), ("The ratio is 3:2.", "3:2"), ("about 1.5 × 10^3", "1.5 × 10^3"),
+    ("There are 3 1/2 cups.", "3 1/2"), (r"The chance is \(\frac{1}{2}\).", r"\frac{1}{2}"), ("5", "5"),
+    ("x = 5", "x = 5"), ("$5$", "5"), ("1,234 in all", "1,234"), ("down to -5 degrees", "-5"), ("no number", None),
+    ("", None), ("It cannot be 5.", None),
 ]  # fmt: skip
 
 
@@ -37,7 +55,9 @@ def test_without_tags(response, answer) -> None:
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        ("<think>5</think>", None), ("<think>5", None), (r"<think>\boxed{5}</think> I give up", None), ("<think>4</think> 5", "5"), (r"x \boxed{4}</think> \boxed{5}", "5"), ("The answer is 4</think> 5", "5"), (r"<THINK>\boxed{5}</THINK>", None),
+        ("<think>5</think>", None), ("<think>5", None), (r"<think>\boxed{5}</think> I give up", None),
+        ("<think>4</think> 5", "5"), (r"x \boxed{4}</think> \boxed{5}", "5"), ("The answer is 4</think> 5", "5"),
+        (r"<THINK>\boxed{5}</THINK>", None),
         ("<think>a</think><think>5</think>", None), ("<think>#### 5</think>", None),
     ],
 )  # fmt: skip
@@ -48,8 +68,12 @@ def test_thinking_never_counts(response, answer) -> None:
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        ("<think>4</think><answer>5</answer>", "5"), (r"<think>a</think><answer>\boxed{5}</answer>", "5"), (r"<think>a</think><answer>so \boxed{5}, \boxed{6}</answer>", "5, 6"), ("<think>a</think><answer> </answer>", None), (r"<think>a</think><answer>\boxed{}</answer>", None),
-        (r"<think>a</think> \boxed{5}", None), ("<answer>5</answer>", "5"), ("<think><answer>5</answer></think>", None), ("<think>a</think><answer>5</answer><answer>6</answer>", None), ("<think>a</think><answer>5", None),
+        ("<think>4</think><answer>5</answer>", "5"), (r"<think>a</think><answer>\boxed{5}</answer>", "5"),
+        (r"<think>a</think><answer>so \boxed{5}, \boxed{6}</answer>", "5, 6"),
+        ("<think>a</think><answer> </answer>", None), (r"<think>a</think><answer>\boxed{}</answer>", None),
+        (r"<think>a</think> \boxed{5}", None), ("<answer>5</answer>", "5"),
+        ("<think><answer>5</answer></think>", None), ("<think>a</think><answer>5</answer><answer>6</answer>", None),
+        ("<think>a</think><answer>5", None),
         ("<think>a</think><answer>5</answer><|im_end|>", "5"),
     ],
 )  # fmt: skip
@@ -58,9 +82,16 @@ def test_with_tags_only_the_answer_tags_count(response, answer) -> None:
 
 
 HEDGES = [
-    "The answer is 5 or 6.", "The answer is either 5 or 6.", "The answer is 6 or 5.", "The answer is between 5 and 6.", "The answer is more than 5.", "The answer is at least 5.", "The answer is not 5.", "The answer isn't 5.", "The answer is negative 5.", "The answer is minus 5.", "The answer is 5? No, 6.", "The answer is 5. No wait, it is 6.",
-    "The answer is 5. Actually, 6.", "The answer cannot be 5.", r"\boxed{5} or \boxed{6}", r"\boxed{5 \text{ or } 6}", r"\boxed{5}, \boxed{6}", r"\boxed{4}\boxed{5}", r"\boxed{4, 5, 6}", "The answer is $5$, $6$.", "The answer is $5$ or $6$.", r"\boxed{\text{not } 5}", r"\boxed{5 = 6}", r"\boxed{[0, 10]}", "I don't know.", "#### 5 or 6", "#### 5\nNo:\n#### 6",
-    "<think>The answer is 5</think>", r"\boxed{5\text{ maybe}}", r"x = \boxed{5}, y = \boxed{6}", "Is it 5? It is 6.", "The answer is 5, 6.", r"\boxed{5 \to 6}", "5 is wrong, it is 6",
+    "The answer is 5 or 6.", "The answer is either 5 or 6.", "The answer is 6 or 5.",
+    "The answer is between 5 and 6.", "The answer is more than 5.", "The answer is at least 5.",
+    "The answer is not 5.", "The answer isn't 5.", "The answer is negative 5.", "The answer is minus 5.",
+    "The answer is 5? No, 6.", "The answer is 5. No wait, it is 6.",
+    "The answer is 5. Actually, 6.", "The answer cannot be 5.", r"\boxed{5} or \boxed{6}", r"\boxed{5 \text{ or } 6}",
+    r"\boxed{5}, \boxed{6}", r"\boxed{4}\boxed{5}", r"\boxed{4, 5, 6}", "The answer is $5$, $6$.",
+    "The answer is $5$ or $6$.", r"\boxed{\text{not } 5}", r"\boxed{5 = 6}", r"\boxed{[0, 10]}", "I don't know.",
+    "#### 5 or 6", "#### 5\nNo:\n#### 6",
+    "<think>The answer is 5</think>", r"\boxed{5\text{ maybe}}", r"x = \boxed{5}, y = \boxed{6}", "Is it 5? It is 6.",
+    "The answer is 5, 6.", r"\boxed{5 \to 6}", "5 is wrong, it is 6",
 ]  # fmt: skip
 
 
@@ -71,8 +102,13 @@ def test_wavering_earns_nothing(response) -> None:
 
 def test_boxes_and_their_places() -> None:
     text = r"a \boxed{1} b \boxed{\{2\}} c"
-    assert [(content, text[start:end]) for content, start, end in boxed(text)] == [("1", r"\boxed{1}"), (r"\{2\}", r"\boxed{\{2\}}")]
-    assert unbox("no box") == "no box" and unbox(r"\boxed{1}\boxed{1}") == "1" and unbox(r"\boxed{1}\boxed{2}") == "1, 2"
+    assert [(content, text[start:end]) for content, start, end in boxed(text)] == [
+        ("1", r"\boxed{1}"),
+        (r"\{2\}", r"\boxed{\{2\}}"),
+    ]
+    assert (
+        unbox("no box") == "no box" and unbox(r"\boxed{1}\boxed{1}") == "1" and unbox(r"\boxed{1}\boxed{2}") == "1, 2"
+    )
 
 
 def test_the_end_of_a_long_response_counts() -> None:
@@ -81,7 +117,8 @@ def test_the_end_of_a_long_response_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<think>", "</think>", r"\boxed{", r"\boxed{5}", "#### ", "the answer is ", "answer:", "$", r"\(", r"\[", "1,", "1 ", "1:", "1/", " ", "\n", "final answer ", "<|a|>", "</s>", "not ", "{", "}", "\\", "****", "5.", "x^", "10^{"]
+    "piece",
+    ["<think>", "</think>", r"\boxed{", r"\boxed{5}", "#### ", "the answer is ", "answer:", "$", r"\(", r"\[", "1,", "1 ", "1:", "1/", " ", "\n", "final answer ", "<|a|>", "</s>", "not ", "{", "}", "\\", "****", "5.", "x^", "10^{"]
 )  # fmt: skip
 def test_long_responses_take_no_time(piece) -> None:
     text = piece * (MAX_RESPONSE_CHARACTERS // len(piece))

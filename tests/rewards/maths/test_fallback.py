@@ -29,7 +29,16 @@ def running(monkeypatch: pytest.MonkeyPatch) -> client._Process:
 
 @pytest.mark.parametrize(
     ("gold", "asked"),
-    [(SUM, True), (r"\int_0^1 x^2 dx", True), ("5", False), (r"\text{the midline}", False), (r"\begin{cases} 1 \end{cases}", False), ("a sentence", False), (r"\sum " + "x" * 300, False), (r"\sum ∑", False)],
+    [
+        (SUM, True),
+        (r"\int_0^1 x^2 dx", True),
+        ("5", False),
+        (r"\text{the midline}", False),
+        (r"\begin{cases} 1 \end{cases}", False),
+        ("a sentence", False),
+        (r"\sum " + "x" * 300, False),
+        (r"\sum ∑", False),
+    ],
 )
 def test_only_short_latex_is_asked_about(gold, asked) -> None:
     assert fallback.applies(gold) is asked
@@ -71,7 +80,9 @@ def test_computing_time_ends_a_question() -> None:
 
 def test_memory_is_limited() -> None:
     code = "from rewards.maths.fallback.worker import _limit_memory; _limit_memory(); bytearray(3 << 30)"
-    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False, capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
+    )
     assert "MemoryError" in process.stderr and worker.MEMORY_BYTES < 3 << 30
 
 
@@ -103,7 +114,9 @@ def test_plain_expressions_are_refused_in_the_process() -> None:
         "from rewards.maths.fallback.worker import _checker\n_checker()\nimport math_verify.parser\n"
         "try:\n    math_verify.parser.parse_expr('1+1')\nexcept ValueError as error:\n    print(error)"
     )
-    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, check=True, capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, timeout=120, check=True, capture_output=True, text=True
+    )
     assert "not read" in process.stdout
 
 

@@ -18,7 +18,9 @@ DRESS = re.compile(r"\\[dt]?frac|[{}\s]|,\\!|\\!|\\\$|\\(?:left|right|text|%)")
 
 
 def golds(shared_data: Path, *names: str) -> list[str]:
-    rows = (json.loads(line) for n in names for line in (shared_data / "problems" / f"{n}.jsonl").open(encoding="utf-8"))
+    rows = (
+        json.loads(line) for n in names for line in (shared_data / "problems" / f"{n}.jsonl").open(encoding="utf-8")
+    )
     return sorted({answer_of_gold(str(row["answer"])) for row in rows})
 
 

@@ -11,9 +11,12 @@ from rewards.maths.simplify import simplify
 from rewards.maths.text import tidy
 
 PIECES = r"""
-0 1 2 10 1,234 0.5 .5 1e5 1e4500 10^{900} 4. x y z n k a b C A i e \pi π \infty ∞ + - * / ^ _ ! % = < > \le \ge \ne \in \sim \approx ( ) [ ] { } \{ \} | , ; :
+0 1 2 10 1,
+234 0.5 .5 1e5 1e4500 10^{900} 4. x y z n k a b C A i e \pi π \infty ∞ + - * / ^ _ ! % = < > \le \ge \ne \in \sim \approx ( ) [ ] { } \{ \} | ,
+; :
 . \frac \sqrt \sqrt[3] \sin \cos \ln \log \lg \binom \text{and} \text{or} \text{ cm} \text{ m} \text{if} \cup \cap \setminus \mathbb{R} \mathbb{Z} \pm \mp ^\circ
-\overline \bar \dot \begin{pmatrix} \end{pmatrix} \begin{cases} \end{cases} & \\ \lfloor \rfloor \left \right \cdot \times ² ³ ⁻ ₁ ½ √ ° ' " \% \$ $ € ~ \, and or not
+\overline \bar \dot \begin{pmatrix} \end{pmatrix} \begin{cases} \end{cases} & \\ \lfloor \rfloor \left \right \cdot \times ² ³ ⁻ ₁ ½ √ ° ' " \% \$ $ € ~ \,
+and or not
 to for if mod cm sqrt log max min \max \pmod \boxed{ ... \ldots \mathbf{i} f(x) P( \choose \over 12:30 January (A) (mod 7) \prime ∪ ∈ ≤ × − ， （ ） degrees percent gcd cis \hat{j} ^T
 """.split()  # fmt: skip
 
@@ -29,7 +32,9 @@ def test_no_text_raises_or_takes_long(seed) -> None:
     equivalent(r"\sqrt{2}", r"\sqrt{3}")  # mpmath is imported
     slowest = (0.0, "", "")
     for _ in range(1500):
-        texts = [generator.choice(["", " "]).join(generator.choices(PIECES, k=generator.randrange(1, 14))) for _ in range(2)]
+        texts = [
+            generator.choice(["", " "]).join(generator.choices(PIECES, k=generator.randrange(1, 14))) for _ in range(2)
+        ]
         if generator.random() < 0.5:
             texts[1] = texts[0].replace(generator.choice("0123xyz"), generator.choice("0123xyz"))
         start = time.process_time()

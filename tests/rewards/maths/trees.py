@@ -72,7 +72,8 @@ def value(node: Node, point: dict[str, float]) -> complex:
             if name == "pow" and values[0] == 0 and values[1].real <= 0:
                 raise ZeroDivisionError
             return {
-                "neg": lambda v: -v, "div": lambda v, w: v / w, "pow": lambda v, w: v**w, "sqrt": cmath.sqrt, "sin": cmath.sin,
+                "neg": lambda v: -v, "div": lambda v, w: v / w, "pow": lambda v, w: v**w, "sqrt": cmath.sqrt,
+                "sin": cmath.sin,
                 "cos": cmath.cos, "ln": cmath.log, "exp": cmath.exp,
             }[name](*values)  # fmt: skip
     raise TypeError(node)
@@ -95,7 +96,11 @@ def latex(node: Node, room: int = LOOSE) -> str:
         case Number(v) if v.denominator == 1:
             return str(v) if v >= 0 else _latex_brackets(str(v), room > LOOSE)
         case Number(v):
-            return rf"\frac{{{v.numerator}}}{{{v.denominator}}}" if room < POWER else rf"\left(\frac{{{v.numerator}}}{{{v.denominator}}}\right)"
+            return (
+                rf"\frac{{{v.numerator}}}{{{v.denominator}}}"
+                if room < POWER
+                else rf"\left(\frac{{{v.numerator}}}{{{v.denominator}}}\right)"
+            )
         case Symbol(name):
             return rf"\{name} " if name == "pi" else name
         case Op("add", args):
