@@ -13,6 +13,7 @@ from rewards.foreign import export
 from rewards.functions import format_reward_fn, gsm8k_reward_fn, math_competition_reward_fn
 from rewards.grade import check_gold, equivalent, gold_from_gsm8k, grade
 from rewards.outcome import STATUSES, Outcome, Score
+from rewards.pool import RewardPool, grade_many
 from rewards.registry import RewardFunction, load_plugins, names, resolve, reward_fn
 from rewards.sample import Sample
 from rewards.tags import Tag, Tags
@@ -22,6 +23,7 @@ __all__ = [
     "Combined",
     "Outcome",
     "RewardFunction",
+    "RewardPool",
     "RewardSet",
     "Sample",
     "Score",
@@ -34,6 +36,7 @@ __all__ = [
     "format_reward_fn",
     "gold_from_gsm8k",
     "grade",
+    "grade_many",
     "gsm8k_reward_fn",
     "load_plugins",
     "math_competition_reward_fn",

@@ -21,6 +21,8 @@ _SAYS = re.compile(
     r"\s*(?:\*\*)?\s*[:=]?\s*(?:is\b|are\b)?\s*(?:\*\*)?",
     re.IGNORECASE,
 )
+_KEYS = re.compile("answer|答案|réponse|respuesta|antwort|ответ")
+MAX_ANNOUNCEMENTS = 50
 _FINAL = re.compile(r"final\s+answer", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+\(?(?:because|since|so|which|I hope)\b")
 _TAKEN_BACK = re.compile(
@@ -55,7 +57,7 @@ def extract(response: str, tags: Tags | None = None) -> str | None:
     if tags is not None:
         answer = tags.answer_of(response)
         return None if answer is None else unbox(answer).strip() or None
-    return _untagged(_THINKING.sub(" ", response))
+    return _untagged(_THINKING.sub(" ", response) if "think>" in response.lower() else response)
 
 
 def _without_end_of_text(response: str) -> str:
@@ -148,9 +150,7 @@ def _is_final_word(text: str) -> bool:
 
 def _last_said(text: str) -> str | None:
     """What stands behind the last "the answer is" on its line (a formula may stand on the next)."""
-    place = None
-    for match in _SAYS.finditer(text):
-        place = match.end()
+    place = _announced(text)
     if place is None or _TAKEN_BACK.match(text, place, place + MAX_FORMULA):
         return None
     rest = text[place : place + MAX_FORMULA]
@@ -158,6 +158,21 @@ def _last_said(text: str) -> str | None:
     if not line.startswith(("$$", "\\[")):
         line = line.split("\n", 1)[0]
     return _said(line)
+
+
+def _announced(text: str) -> int | None:
+    """The end of the last announcement of an answer. Its key words are looked for first: that is fast."""
+    low = text.lower()
+    if len(low) != len(text):  # some letters have no lower case of their own length
+        low = text
+    places = sorted({match.start() for match in _KEYS.finditer(low)}, reverse=True)
+    for place in places[:MAX_ANNOUNCEMENTS]:
+        end = None
+        for match in _SAYS.finditer(text, max(0, place - 30), place + 150):
+            end = match.end()
+        if end is not None and end > place:
+            return end
+    return None
 
 
 def _said(sentence: str) -> str | None:
@@ -197,12 +212,13 @@ def _corrected(said: str) -> str:
 def _whole(text: str) -> str | None:
     """A response that is nothing but an answer."""
     text = text.strip()
+    if len(text) > 200:
+        return None
     if any(c.isalpha() and ord(c) > 0x2E80 for c in text):
         return None  # a sentence in Chinese or Japanese
     return (
         text
-        if len(text) <= 200
-        and re.fullmatch(
+        if re.fullmatch(
             r"[^A-Za-z\n]*|\$[^$]*\$|\$\$[^$]*\$\$|[A-Za-z]{0,3}\s?(?:[=<>≤≥!\\]|[-+*/^(])[^.\n]*|[^A-Za-z\n.]*\d\$?\s*(?:pct|percent|%)",
             text,
         )
@@ -215,14 +231,24 @@ def _last_formula(text: str) -> str | None:
     """The formula or number that ends last; a number inside a formula is part of it."""
     tail = text[-4000:]
     formula = None
-    for formula in _FORMULA.finditer(tail):  # noqa: B007
-        pass
+    if "$" in tail or "\\" in tail:
+        for formula in _FORMULA.finditer(tail):  # noqa: B007
+            pass
     after = tail[formula.end() :] if formula else tail
-    numbers = list(_NUMBERS.finditer(after))
+    numbers = list(_NUMBERS.finditer(after, _shortly_before_last_digit(after)))
     if numbers:
         denied = _DENIED.search(after[: numbers[-1].start()])
         return None if denied else _around(after, numbers[-1])
     return _stated(_inside(formula)) if formula else None
+
+
+def _shortly_before_last_digit(text: str) -> int:
+    """A place between words from which the last number is sure to be found, without a look at all others."""
+    last = next((i for i in range(len(text) - 1, -1, -1) if text[i].isdigit()), 0)
+    start = max(0, last - 80)
+    while start and not text[start - 1].isspace():
+        start -= 1
+    return start
 
 
 def _stated(formula: str) -> str | None:

@@ -40,6 +40,8 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
     answer, gold = tidy(answer), tidy(gold)
     if not answer or not gold:
         return False, "empty"
+    if answer.isdigit() and gold.isdigit() and answer.isascii() and gold.isascii():
+        return (True, "text") if answer == gold else (answer.lstrip("0") == gold.lstrip("0"), "number")
     if canonical(answer) == canonical(gold):
         return not _contradicts_itself(answer), "text"
     numbers = parse_number(answer), parse_number(gold)

@@ -33,6 +33,8 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="sep", text=_JOINERS[lower])]
     if lower in _PERCENT:
         return [token._replace(kind="op", text="%")]
+    if lower in ("degree", "degrees") and before is not None and before.kind in ("number", "close"):
+        return [token._replace(kind="op", text="degree")]
     if text == "sqrt":
         return [token._replace(kind="command", text="√")]
     if text == "log" and _is_base(following):
@@ -93,6 +95,8 @@ def _words(token: Token, before: Token | None) -> list[Token]:
         return [token._replace(kind="sep", text=_JOINERS[lower])]
     if lower in _PERCENT:
         return [token._replace(kind="op", text="%")]
+    if lower in ("degree", "degrees") and before is not None and before.kind in ("number", "close"):
+        return [token._replace(kind="op", text="degree")]
     if _is_unit(lower, before) or (text in LETTER_UNITS and _may_be_measured(token, before)):
         return [token._replace(kind="word", text=text)]
     if len(text) == 1 and text.isalpha():

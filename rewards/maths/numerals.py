@@ -10,6 +10,7 @@ from rewards.maths.syntax import Based, Measured, Node, Number, Op, Words
 from rewards.maths.words import number_word
 
 MAX_POWER_OF_TEN = 5000
+_SCALES = {"c": "celsius", "f": "fahrenheit", "celsius": "celsius", "fahrenheit": "fahrenheit"}
 FRACTIONS = frozenset({"frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "rfrac"})
 
 
@@ -97,8 +98,10 @@ class Numerals(Cursor):
     def degrees(self, base: Node) -> Node:
         self.expect("op", "degree")
         self.accept("op", "")
-        if (self.at("symbol", "C", "F") or self.at("word", "C", "F")) and self.peek(1).kind != "op":
-            return Measured(base, {"C": "celsius", "F": "fahrenheit"}[self.next().text])
+        scale = self.peek().text.lower() if self.peek().kind in ("symbol", "word") else ""
+        if scale in _SCALES and self.peek(1).kind != "op":
+            self.next()
+            return Measured(base, _SCALES[scale])
         minutes = self.sixtieths("'", 60)
         seconds = self.sixtieths('"', 3600)
         parts = [base, *(p for p in (minutes, seconds) if p is not None)]

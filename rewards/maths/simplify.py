@@ -108,6 +108,8 @@ def without_signs(node: Node) -> Node:
     if isinstance(node, Group) and node.brackets in ("", "{}"):
         items = tuple(choice for item in node.items for choice in _choices(item))
         return Group(node.brackets, items, node.joined_by_or)
+    if isinstance(node, Relation) and isinstance(node.sides[-1], Group) and node.sides[-1].brackets in ("", "{}"):
+        return Relation((*node.sides[:-1], without_signs(node.sides[-1])), node.ops)
     choices = _choices(node)
     return choices[0] if len(choices) == 1 else Group("", tuple(choices))
 

@@ -42,16 +42,16 @@ def tidy(answer: str) -> str:
 
     What is longer than any answer becomes nothing: a part of it would say something else.
     """
+    text = answer.strip()
+    if text.isdigit() and text.isascii() and len(text) <= MAX_ANSWER_CHARACTERS:
+        return text
     text = re.sub(r"\s{2,}", " ", _unbroken(_INVISIBLE.sub("", answer)).translate(_TRANSLATION).strip())
     if len(text) > MAX_ANSWER_CHARACTERS:
         return ""
     text = _repair(text).strip()
-    previous = None
-    while previous != text:
-        previous = text
-        text = _unwrap(text).strip()
+    text = _unwrapped(text)
     if "\\" in text:
-        text = _with_plain_commands(text)
+        text = _unwrapped(_with_plain_commands(text))
     if ("]" in text or "[" in text) and "\\sqrt[" not in text:
         text = _OUTWARD.sub(_inward, text)
     return _SPACES.sub(" ", text.replace("{}", "")).strip()
@@ -95,6 +95,14 @@ def _repair(text: str) -> str:
     if "\\\\" in text and "\\begin" not in text:
         text = _DOUBLED.sub(r"\\", text)
     return _THOUSANDS.sub(",", text)
+
+
+def _unwrapped(text: str) -> str:
+    previous = None
+    while previous != text:
+        previous = text
+        text = _unwrap(text).strip()
+    return text
 
 
 def _unwrap(text: str) -> str:

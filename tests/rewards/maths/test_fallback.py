@@ -57,16 +57,23 @@ def test_a_process_that_died_is_replaced(running) -> None:
     assert fallback.verify(SUM, SUM) is True
 
 
-def test_a_hang_is_killed_and_its_gold_not_asked_about_again(running, monkeypatch) -> None:
-    monkeypatch.setattr(client, "PATIENCE_S", 0.3)
+def test_a_hang_is_killed_and_a_gold_that_hangs_by_itself_is_not_asked_about_again(running, monkeypatch) -> None:
     monkeypatch.setattr(client._Process, "ask", lambda *_: None)
-    for _ in range(client.MAX_HUNG):
-        assert fallback.verify("1", r"\sum hang") is None
+    for number in range(client.MAX_HUNG + 1):  # the last time, it is the gold against itself
+        assert fallback.verify(str(number), r"\sum hang") is None
         assert client._running is not None and client._running is not running
-        monkeypatch.setattr(client, "PATIENCE_S", 60.0)
     assert running.process.poll() is not None
     monkeypatch.setattr(client._Process, "ask", lambda *_: pytest.fail("asked again"))
     assert fallback.verify("2", r"\sum hang") is None
+
+
+def test_answers_that_hang_take_no_gold_away(running, monkeypatch) -> None:
+    asked = client._Process.ask
+    hang = {"answer": r"\int hang", "gold": SUM}
+    monkeypatch.setattr(client._Process, "ask", lambda self, q, s: None if q == hang else asked(self, q, s))
+    for _ in range(client.MAX_HUNG + 1):
+        assert fallback.verify(hang["answer"], SUM) is None
+    assert fallback.verify(SUM, SUM) is True
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX timers")

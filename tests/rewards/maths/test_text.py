@@ -17,7 +17,7 @@ from rewards.maths.text import MAX_ANSWER_CHARACTERS, canonical, tidy
         (r"1,\!234", "1,234"), ("−5", "-5"), ("（1，2）", "(1,2)"), ("5％", "5%"), ("5\u00a0cm", "5 cm"),
         ("x\u200b", "x"), (r"\displaystyle 5", "5"), (r"\color{blue}5", "5"), (r"\textcolor{red}{5}", "{5}"),
         ("]1, 2[", "(1, 2)"), (r"[3, \infty[", r"[3, \infty)"), (r"{n \choose k}", r"\binom{n }{ k}"),
-        (r"{a\over b}", r"\frac{a}{ b}"), (r"\frac{\text{km}}{\text{h}}", r"\text{km/h}"), ("x_{}", "x_"),
+        (r"{a\over b}", r"\frac{a}{ b}"), (r"60\frac{\text{km}}{\text{h}}", r"60\text{km/h}"), ("x_{}", "x_"),
         ("\times 2".strip(" "), r"\times 2"), ("\\\\sqrt{2}", r"\sqrt{2}"),
         ("1, 2, ...", "1, 2, ..."), ("{1, 2}", "{1, 2}"), (r"\{1\}", r"\{1\}"), (r"[1,2],[3,4]", "[1,2],[3,4]"),
         ("$1$ and $2$", "$1$ and $2$"), (r"\text{a} + \text{b}", r"\text{a} + \text{b}"),
