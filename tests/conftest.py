@@ -11,6 +11,12 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+# One thread, here and in every process that a test starts: several would fight for the cores that tests share. Set before
+# torch is imported, and before a library (accelerate) chooses for us.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+
 @pytest.fixture(scope="session")
 def process() -> Iterator[object]:
     """A process group of one, on one thread, with ColossalAI loaded."""

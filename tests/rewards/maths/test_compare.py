@@ -5,7 +5,7 @@ r"""What an answer may leave out or write otherwise, and what it may not: each p
 
 import pytest
 
-from rewards.maths import equivalent
+from rewards.maths import equivalent, readable
 
 SAME_BOTH_WAYS = {
     "lists": [
@@ -33,6 +33,8 @@ SAME_BOTH_WAYS = {
         (r"\begin{array}{cc} 1 & 2 \\ 3 & 4 \end{array}", r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}"),
     ],
     "equations": [
+        (r"\begin{array}{l} x = 3 \\ y = 4 \end{array}", "x = 3, y = 4"),
+        (r"x = \{1 \pm \sqrt{5}\}", r"1 + \sqrt5, 1 - \sqrt5"),
         ("x = 5", "5"), ("5 = x", "x = 5"), ("y = 2x + 1", "2x + 1"), ("y = 2x+1", "2x - y + 1 = 0"),
         ("x^2+y^2=4", r"\frac{x^2}{4} + \frac{y^2}{4} = 1"), ("y = 1/x", "xy = 1"), ("y = x^2", "f(x) = x^2"),
         ("f(x) = x^2", "f(t) = t^2"), ("f(x)=x^2", "x^2"),
@@ -47,6 +49,7 @@ SAME_BOTH_WAYS = {
         (r"a \mp b", r"a \pm -b"),
     ],
     "sets": [
+        ("{x | x > 1}", "x > 1"), ("1 < x + y < 3", "3 > x + y > 1"), ("2 < 2x + 2y", "x + y > 1"),
         ("x > 3", r"(3, \infty)"), ("3 < x", "x > 3"), (r"-1 < x \le 3", "(-1, 3]"),
         ("x < -1 or x > 3", r"(-\infty,-1) \cup (3,\infty)"), (r"x < -1 \cup x > 3", r"(-\infty,-1) \cup (3,\infty)"),
         (r"(-\infty, 0) U (0, \infty)", r"x \ne 0"), (r"\mathbb{R} \setminus \{0\}", "x ≠ 0"),
@@ -59,6 +62,7 @@ SAME_BOTH_WAYS = {
         (r"[\sqrt{2}, \sqrt{3}]", r"\sqrt{2} \le x \le \sqrt{3}"), (r"2x - y < 1", "y > 2x - 1"),
     ],
     "families": [
+        (r"\frac{\pi}{6} + k\pi", r"\frac{\pi}{6} + n\pi"),
         (r"k\pi, k \in \mathbb{Z}", r"n\pi"),
         (r"x = \frac{\pi}{2} + k\pi (k \in \mathbb{Z})", r"x = \frac{\pi}{2} + n\pi, n \in \mathbb{Z}"),
         (r"\frac{\pi}{2} + k\pi, k \in \mathbb{Z}", r"-\frac{\pi}{2} + n\pi"),
@@ -67,6 +71,7 @@ SAME_BOTH_WAYS = {
         (r"(2k+1)\pi, k \in \mathbb{Z}", r"(2k-1)\pi"),
     ],
     "units": [
+        (r"\frac{1}{2}\text{ m}", r"\frac{1}{2}"), ("5 degrees Celsius", "5°C"),
         ("12 cm", "12"), (r"12\text{ cm}^2", "12 square centimeters"), ("12 cm²", r"12\ \mathrm{cm}^{2}"),
         ("5 dollars", r"\$5"), ("$5.00", "5"), ("5 €", "5 euros"), ("25 mph", "25 miles per hour"),
         ("60 km/h", r"60\,\frac{\text{km}}{\text{h}}"), ("10 m/s", r"10\text{ m/s}"), ("3 hours", r"3\text{ hrs}"),
@@ -136,6 +141,7 @@ DIFFERENT = {
     ],
     "plus-minus": [(r"\pm 2", "2"), (r"x = \pm 2", "x = 2"), (r"1 \pm 2 \pm 3", "6"), (r"1\pm\sqrt2", r"1+\sqrt2")],
     "sets": [
+        ("1 < x + y < 3", "1 < x + y < 4"), ("1 < x + y < 3", r"1 \le x + y \le 3"),
         ("x < 3", r"x \le 3"), ("x < 3", "x > 3"), ("[1,2)", "(1,2]"), ("x ≠ 3", "x = 3"),
         (r"(-\infty,0)\cup(0,\infty)", r"\mathbb{R}"), ("[1,2] ∪ [3,4]", "[1,4]"), (r"\mathbb{R}", r"\mathbb{Z}"),
         (r"\mathbb{R}^+", r"\mathbb{R}"), ("1 < x < 3", "2"), ("x > 3", "y > 3"), ("|x| < 3", "[-3,3]"),
@@ -143,6 +149,7 @@ DIFFERENT = {
         ("all real numbers except 2", "2"),
     ],
     "families": [
+        ("2k", "2n"), (r"k\pi + 1", r"n\pi + 2"),
         (r"k\pi, k \in \mathbb{Z}", r"2k\pi"), (r"k\pi, k \in \mathbb{Z}", r"k\pi, k \in \mathbb{N}"),
         (r"\frac{\pi}{2} + 2k\pi, k \in \mathbb{Z}", r"-\frac{\pi}{2} + 2k\pi"), (r"n\pi", r"(n+1)\pi"),
         (r"\{2k \mid k \in \mathbb{Z}\}", "k"), (r"x = k\pi", r"x = \pi"), ("2n-1, n > 5", "2n + 1"),
@@ -166,6 +173,7 @@ DIFFERENT = {
         ("(A) 5", "(B) 5"), ("A, C", "A"), ("Apple", "A"), ("(a) 5 (b) 6", "5"),
     ],
     "words": [
+        ("5 if x > 0, 6 if x < 0", "5"),
         ("not yes", "yes"), ("yes or no", "yes"), ("five", "6"), ("one and two", "1"), ("negative 5", "5"),
         ("not 5", "5"), ("maybe 5", "5"), ("between 5 and 6", "5"), ("at least 5", "5"), ("5 or maybe 6", "5"),
         ("January 5", "February 5"), ("5 PM", "5 AM"), ("1:30 PM", "1:30 AM"), ("1:30", "1.5"),
@@ -199,6 +207,7 @@ def test_an_answer_may_say_more_than_the_gold(more, less) -> None:
         ("x^2", "x^2, x > 0"),
         ("1:30", "1:30 PM"),
         ("4", "x^2 = 4"),
+        (r"\sqrt{x}", "y^2 = x"),
     ],
 )
 def test_an_answer_may_not_say_less_than_the_gold(less, more) -> None:
@@ -220,3 +229,14 @@ def test_another_answer(one, other) -> None:
 )  # fmt: skip
 def test_the_stage_that_decided_is_named(answer, gold, stage) -> None:
     assert equivalent(answer, gold)[1] == stage
+
+
+def test_a_text_that_contradicts_itself_is_not_even_itself() -> None:
+    assert equivalent("x = 5", "x = 5") == (True, "text") and equivalent("41 = 42", "41 = 42") == (False, "text")
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"), [("5", True), ("blue", True), ("x + 1", True), ("2020-01-05", False), ("(1", False), ("", False)]
+)
+def test_what_can_be_read(text, reads) -> None:
+    assert readable(text) is reads

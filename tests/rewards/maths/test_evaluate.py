@@ -15,7 +15,7 @@ from rewards.maths.syntax import Op
     [
         ("2^10", 1024), ("2^{-2}", Fraction(1, 4)), ("4^{1/2}", 2), ("8^{2/3}", 4),
         (r"\sqrt{\frac{9}{4}}", Fraction(3, 2)), (r"\sqrt[5]{32}", 2),
-        (r"\frac{6!}{4!}", 30), (r"\binom{10}{3}", 120), ("lcm(4, 6)", 12), ("sign(-4)", -1), ("|3-5|", 2), ("0!", 1),
+        (r"\frac{6!}{4!}", 30), (r"\binom{10}{3}", 120), ("lcm(4, 6)", 12), ("sign(-4)", -1), ("|3-5|", 2), ("0!", 1), (r"\sqrt{0}", 0),
     ],
 )  # fmt: skip
 def test_rational_values(text, value) -> None:
