@@ -21,7 +21,7 @@ _SAYS = re.compile(
     r"\s*(?:\*\*)?\s*[:=]?\s*(?:is\b|are\b)?\s*(?:\*\*)?",
     re.IGNORECASE,
 )
-_KEYS = re.compile("answer|答案|réponse|respuesta|antwort|ответ")
+_KEYS = re.compile("answer|correct option|correct choice|答案|réponse|respuesta|antwort|ответ")
 MAX_ANNOUNCEMENTS = 50
 _FINAL = re.compile(r"final\s+answer", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+\(?(?:because|since|so|which|I hope)\b")
@@ -33,9 +33,10 @@ _FACTOR = r"(?:\s?(?:π|\\pi\b|√\d+|\\sqrt\{\d+\})|\s?(?:[×*]|\\times|\\cdot)
 _NUMBER = rf"[-+−]?\s?(?:{_RATIO})|[-+−]?\s?[$€£]?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+(?:,\d{{2}}(?!\d))?)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?/\s?\d+(?:\.\d+)?)?(?:{_FACTOR}|\s?\\?%)?|[-+−]?\.\d+"
 _NUMBERS = re.compile(_NUMBER)
 _FORMULA = re.compile(
-    rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?:\\.|[^$\n\\]){{1,{MAX_FORMULA}}})\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
+    rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?!\$)[^$\n\\]*(?:\\.[^$\n\\]*)*)\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
     re.DOTALL,
 )
+_IDEOGRAPHS = re.compile("[\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _NAME = re.compile(
     r"[A-Za-z](?:_\w|_\{[^}]*\})?'*(?:\([^()]*\))?|[A-Z]{2,3}|\([a-zA-Z, ]+\)|\\?\|[A-Z]{2}\\?\||.*[<>\\!]"
 )
@@ -214,7 +215,7 @@ def _whole(text: str) -> str | None:
     text = text.strip()
     if len(text) > 200:
         return None
-    if any(c.isalpha() and ord(c) > 0x2E80 for c in text):
+    if _IDEOGRAPHS.search(text):
         return None  # a sentence in Chinese or Japanese
     return (
         text
@@ -237,7 +238,8 @@ def _last_formula(text: str) -> str | None:
     after = tail[formula.end() :] if formula else tail
     numbers = list(_NUMBERS.finditer(after, _shortly_before_last_digit(after)))
     if numbers:
-        denied = _DENIED.search(after[: numbers[-1].start()])
+        place = numbers[-1].start()
+        denied = _DENIED.search(after, max(0, place - 40), place)
         return None if denied else _around(after, numbers[-1])
     return _stated(_inside(formula)) if formula else None
 
@@ -245,7 +247,7 @@ def _last_formula(text: str) -> str | None:
 def _shortly_before_last_digit(text: str) -> int:
     """A place between words from which the last number is sure to be found, without a look at all others."""
     last = next((i for i in range(len(text) - 1, -1, -1) if text[i].isdigit()), 0)
-    start = max(0, last - 80)
+    start = max(0, last - 40)
     while start and not text[start - 1].isspace():
         start -= 1
     return start
@@ -262,6 +264,8 @@ def _stated(formula: str) -> str | None:
 
 def _around(text: str, number: re.Match[str]) -> str:
     """A number with the LaTeX fraction that it ends, if it is part of one."""
+    if "frac" not in text:
+        return number[0].strip()
     for match in re.finditer(r"-?\\d?t?frac\{[^{}]*\}\{[^{}]*\}", text):
         if match.start() <= number.start() < match.end():
             return match[0]
