@@ -63,6 +63,8 @@ def extract(response: str, tags: Tags | None = None) -> str | None:
 
 def _without_end_of_text(response: str) -> str:
     """The response without the end marks that some tokenizers decode to text."""
+    if ">" not in response[-4:]:
+        return response
     while end := _END_OF_TEXT.search(response := response.rstrip(), max(0, len(response) - 40)):
         response = response[: end.start()]
     return response
@@ -82,6 +84,8 @@ def unbox(text: str) -> str:
 
 def boxed(text: str) -> list[tuple[str, int, int]]:
     """Every complete box, in order: content, start, end. A box within a box is part of it."""
+    if "boxed" not in text:
+        return []
     found: list[tuple[str, int, int]] = []
     for match in list(_BOX.finditer(text))[-MAX_BOXES:]:
         if found and match.start() < found[-1][2]:
@@ -134,6 +138,8 @@ def _untagged(text: str) -> str | None:
 
 def _last_hashed(text: str) -> str | None:
     """What stands behind the last `####`, or on the next line; None without one, or if it is but a heading."""
+    if "####" not in text:
+        return None
     match = None
     for match in _HASHES.finditer(text):  # noqa: B007
         pass
