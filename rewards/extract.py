@@ -84,7 +84,7 @@ def unbox(text: str) -> str:
 
 def boxed(text: str) -> list[tuple[str, int, int]]:
     """Every complete box, in order: content, start, end. A box within a box is part of it."""
-    if "boxed" not in text:
+    if "box" not in text:
         return []
     found: list[tuple[str, int, int]] = []
     for match in list(_BOX.finditer(text))[-MAX_BOXES:]:
