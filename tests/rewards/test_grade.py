@@ -152,9 +152,10 @@ def test_no_hack_probe_is_paid(shared_data) -> None:
 def test_hostile_texts_neither_hang_nor_run(shared_data, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for row in map(json.loads, (shared_data / "rewards" / "hostile.jsonl").read_text().splitlines()):
-        start = time.perf_counter()
         for response, gold in ((row["text"], "42"), (row["text"], row["text"]), (r"\boxed{42}", row["text"])):
-            grade(response, gold)
-            grade(f"<think></think><answer>{response}</answer>", gold, tags=TAGS)
-        assert time.perf_counter() - start < 2.0, row["name"]
+            for text, tags in ((response, None), (f"<think></think><answer>{response}</answer>", TAGS)):
+                start = time.perf_counter()
+                grade(text, gold, tags=tags)
+                # A gold that only math-verify may be able to read is waited for 0.8 s; the rest is for a busy machine.
+                assert time.perf_counter() - start < 1.5, row["name"]
     assert list(tmp_path.iterdir()) == []
