@@ -8,6 +8,7 @@ from rewards.maths.conditions import split
 from rewards.maths.equal import same_value, sign_of_infinity
 from rewards.maths.evaluate import exact
 from rewards.maths.intervals import NoSetError, same_set
+from rewards.maths.naming import all_named, as_tuples, named_part
 from rewards.maths.numeric import renew_budget
 from rewards.maths.realsets import is_plainly_a_set, real_set
 from rewards.maths.relations import named, same_inequality, same_relations
@@ -77,7 +78,7 @@ def _same(a: Node, g: Node) -> bool:
         return _same_measured(a, g)
     if isinstance(a, Words) or isinstance(g, Words):
         return _same_words(a, g)
-    if (tuples := _as_tuples(a, g)) is not None:
+    if (tuples := as_tuples(a, g)) is not None:
         return _same(*tuples)
     if is_plainly_a_set(a) or is_plainly_a_set(g):
         return _same_sets(a, g)
@@ -206,7 +207,7 @@ def _same_groups(a: Node, g: Node) -> bool:
         return False
     if unordered[0]:
         return (
-            _same_by_name(a.items, g.items) if _all_named(a) and _all_named(g) else _same_in_any_order(a.items, g.items)
+            _same_by_name(a.items, g.items) if all_named(a) and all_named(g) else _same_in_any_order(a.items, g.items)
         )
     if a.brackets != g.brackets and len(a.items) == 2:
         return False
@@ -231,53 +232,8 @@ def _same_vector(a: Node, g: Node) -> bool:
     return parts is not None and all(map(_same, parts, vector.items))  # type: ignore[union-attr]
 
 
-def _as_tuples(a: Node, g: Node) -> tuple[Node, Node] | None:
-    """ "x = 3, y = 4" and (3, 4), or (x, y) = (3, 4): both as tuples; None for anything else."""
-    if (spread := (_spread(a), _spread(g))) != (a, g):
-        return spread
-    for one, other in ((a, g), (g, a)):
-        if not (isinstance(one, Group) and one.brackets == "" and len(one.items) > 1 and _all_named(one)):
-            continue
-        pairs = [pair for pair in map(named, one.items) if pair]
-        target = other.sides[0] if isinstance(other, Relation) and other.ops == ("=",) else None
-        if isinstance(target, Group) and isinstance(other, Relation):
-            if {n for n, _ in pairs} != set(target.items):
-                return None
-            pairs.sort(key=lambda pair: target.items.index(pair[0]))
-            other = other.sides[1]
-        elif all(isinstance(n, Symbol) and len(n.name) == 1 for n, _ in pairs):
-            pairs.sort(key=lambda pair: pair[0].name)  # type: ignore[union-attr]
-        if not (isinstance(other, Group) and other.brackets == "()"):
-            continue
-        values = Group("()", tuple(value for _, value in pairs))
-        return (values, other) if one is a else (other, values)
-    return None
-
-
-def _spread(node: Node) -> Node:
-    """ "(y, x) = (1, 2)" as "y = 1, x = 2", since x goes before y."""
-    match node:
-        case Relation((Group("()", names), Group("()", values)), ("=",)) if len(names) == len(values):
-            letters = [n.name for n in names if isinstance(n, Symbol)]
-            if letters != sorted(letters) and set(letters) <= {"x", "y", "z"}:
-                return Group("", tuple(Relation(pair, ("=",)) for pair in zip(names, values, strict=True)))
-    return node
-
-
-def _all_named(group: Group) -> bool:
-    names = [pair[0] for pair in map(_named_part, group.items) if pair]
-    return len(names) == len(group.items) == len(set(names))
-
-
-def _named_part(node: Node) -> tuple[Node, Node] | None:
-    """What a part of a list names: x = 5, or 5 apples."""
-    if isinstance(node, Measured) and node.unit.startswith(COUNTED):
-        return Words(node.unit), node.value
-    return named(node)
-
-
 def _same_by_name(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
-    of_a, of_g = (dict(n for n in map(_named_part, items) if n) for items in (a, g))
+    of_a, of_g = (dict(n for n in map(named_part, items) if n) for items in (a, g))
     if of_a.keys() == of_g.keys():
         return all(_same(of_a[name], value) for name, value in of_g.items())
     if of_a.keys() & of_g.keys():
