@@ -127,22 +127,19 @@ def last_boxes(text: str) -> str | None:
 
 def _untagged(text: str) -> str | None:
     boxes = last_boxes(text)
+    if boxes is None and (hashed := _last_hashed(text)) is not None:
+        return hashed or None
     said = _last_said(text)
     if boxes is not None:
         # "The final answer is ..." after the last box corrects it.
         return said if said and _is_final_word(text) else boxes or None
-    if (hashed := _last_hashed(text)) is not None:
-        return hashed or None
     return said or _whole(text) or _last_formula(text)
 
 
 def _last_hashed(text: str) -> str | None:
     """What stands behind the last `####`, or on the next line; None without one, or if it is but a heading."""
-    if "####" not in text:
-        return None
-    match = None
-    for match in _HASHES.finditer(text):  # noqa: B007
-        pass
+    place = text.rfind("####")
+    match = _HASHES.match(text, place) if place >= 0 else None
     if match is None or _HEADING.fullmatch(match[1]):
         return None
     return match[1].strip() or text[match.end() :].strip().split("\n", 1)[0].strip()
@@ -238,7 +235,8 @@ def _last_formula(text: str) -> str | None:
     """The formula or number that ends last; a number inside a formula is part of it."""
     tail = text[-4000:]
     formula = None
-    if "$" in tail or "\\" in tail:
+    last = next((i for i in range(len(tail) - 1, -1, -1) if tail[i].isdigit()), -1)
+    if last < max(tail.rfind("$"), tail.rfind("\\)"), tail.rfind("\\]")):  # else no formula ends behind the last number
         for formula in _FORMULA.finditer(tail):  # noqa: B007
             pass
     after = tail[formula.end() :] if formula else tail
