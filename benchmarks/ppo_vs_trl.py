@@ -9,69 +9,14 @@ its tokens; "realistic": responses end by themselves, after a third of the cap o
 fp32, whichever is faster for it. TRL runs in an environment of its own, which uv makes.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])  # benchmarks/rewards.py must not stand for the package
 
-from benchmarks.sides.alternate import Runner, alternate, ours, theirs  # noqa: E402
-from benchmarks.sides.report import Case, print_report, save_report  # noqa: E402
-from benchmarks.sides.work import Work  # noqa: E402
+from benchmarks.sides.versus import Versus  # noqa: E402
 
-TRL = ("trl==1.12.0", "torch==2.13.0", "transformers==5.23.0", "accelerate", "datasets", "psutil")
 TARGETS = {"fixed": 1.3, "realistic": 2.0, "best": 2.5}
-MEMORY_TARGET = 0.7
-
-
-def main() -> int:
-    """Run the cases, print the table; 1 if a target is missed."""
-    arguments = _arguments()
-    cases = []
-    for size in arguments.sizes:
-        for tokens in arguments.tokens:
-            for lengths in arguments.lengths:
-                cases += _cases(size, tokens, lengths, arguments)
-    met = print_report("PPO: rlvr and TRL 1.12.0", cases, MEMORY_TARGET)
-    if arguments.save:
-        save_report("ppo_vs_trl", cases, MEMORY_TARGET)
-    return 0 if met else 1
-
-
-def _cases(size: str, tokens: int, lengths: str, arguments: argparse.Namespace) -> list[Case]:
-    """The same precision on both sides; then each at its best."""
-    results = {}
-    for precision in arguments.precisions:
-        work = Work(size=size, response_tokens=tokens, lengths=lengths, precision=precision)
-        print(f"{size}, {tokens} tokens, {lengths}, {precision}", file=sys.stderr)
-        trl = arguments.trl_python.split() if arguments.trl_python else theirs("trl_ppo", *TRL)[:-2]
-        runners = [
-            Runner("rlvr", ours("rlvr_ppo"), work, arguments.threads),
-            Runner("trl", [*trl, "-m", "benchmarks.sides.trl_ppo"], work, arguments.threads),
-        ]
-        results[precision] = alternate(runners, arguments.iterations)
-    name = f"{size} {tokens} {lengths}"
-    cases = [
-        Case(f"{name} {p}", r["rlvr"], r["trl"], TARGETS[lengths] if size == "M" else None) for p, r in results.items()
-    ]
-    if len(results) > 1:
-        best = [min((r[side] for r in results.values()), key=lambda s: s["seconds"]) for side in ("rlvr", "trl")]
-        cases.append(Case(f"{name} best", *best, TARGETS["best"] if size == "M" else None))
-    return cases
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=["M"], choices=["S", "M"])
-    parser.add_argument("--tokens", nargs="+", type=int, default=[64])
-    parser.add_argument("--lengths", nargs="+", default=["fixed", "realistic"], choices=["fixed", "realistic"])
-    parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
-    parser.add_argument("--iterations", type=int, default=3, help="of each side, after one to warm up")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--trl_python", help="a Python that has TRL 1.12.0, instead of an environment made by uv")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/ppo_vs_trl.md and .json")
-    return parser.parse_args()
-
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Versus("ppo", "1.12.0", TARGETS, __doc__ or "").main())

@@ -29,6 +29,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # instead of this folder, where "rewards" is this very file
 
+from benchmarks.machine import processor  # noqa: E402
 from benchmarks.reward_targets import Result, check  # noqa: E402
 
 DATA = ROOT.parent / "shared" / "data" / "rewards"
@@ -175,20 +176,12 @@ def machine() -> dict[str, str]:
     """What the figures depend on; no name and no path of the machine."""
     packages = {name: version(name) for name in ("math-verify", "sympy", "latex2sympy2_extended", "trl", "mpmath")}
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "usable cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     } | packages
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 HEADER = "set|grader|rows|accuracy %|FP|FN|items/s|p50 ms|p99 ms|max ms|our speed / its".split("|")

@@ -19,14 +19,12 @@ from typing import Literal, get_args
 
 from rewards.call import score
 from rewards.errors import UserError
-from rewards.outcome import Outcome, Score
+from rewards.outcome import FAILED, Outcome, Score
 from rewards.registry import RewardFunction
 from rewards.sample import Sample
 
 Aggregation = Literal["sum", "normalise_then_sum", "sum_then_normalise"]
 AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
-FAILED = ("timed_out", "error")
-"""Verdicts of a function that could not do its work."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ there: the last `\\boxed{...}` (several that only commas or "and" stand between 
 """
 
 import re
+import sys
 
 from rewards.tags import Tags
 
@@ -78,6 +79,11 @@ def unbox(text: str) -> str:
     boxes = boxed(text)
     if not boxes:
         return text
+    return _listed(boxes)
+
+
+def _listed(boxes: list[tuple[str, int, int]]) -> str:
+    """What boxes hold, as one answer: once if all say the same, else as a list."""
     contents = [content for content, _, _ in boxes]
     return contents[0] if len(set(contents)) == 1 else ", ".join(contents)
 
@@ -121,8 +127,7 @@ def last_boxes(text: str) -> str | None:
         if len(between) > 40 or not _BETWEEN_BOXES.fullmatch(between):
             break
         together.insert(0, box)
-    contents = [content for content, _, _ in together]
-    return contents[0] if len(set(contents)) == 1 else ", ".join(contents)
+    return _listed(together)
 
 
 def _untagged(text: str) -> str | None:
@@ -146,9 +151,7 @@ def _last_hashed(text: str) -> str | None:
 
 
 def _is_final_word(text: str) -> bool:
-    last = None
-    for last in _FINAL.finditer(text):  # noqa: B007
-        pass
+    last = _last_match(_FINAL, text)
     return last is not None and last.start() > boxed(text)[-1][2]
 
 
@@ -169,14 +172,20 @@ def _announced(text: str) -> int | None:
     low = text.lower()
     if len(low) != len(text):  # some letters have no lower case of their own length
         low = text
-    places = sorted({match.start() for match in _KEYS.finditer(low)}, reverse=True)
-    for place in places[:MAX_ANNOUNCEMENTS]:
-        end = None
-        for match in _SAYS.finditer(text, max(0, place - 30), place + 150):
-            end = match.end()
-        if end is not None and end > place:
-            return end
+    places = [match.start() for match in _KEYS.finditer(low)]
+    for place in reversed(places[-MAX_ANNOUNCEMENTS:]):
+        said = _last_match(_SAYS, text, max(0, place - 30), place + 150)
+        if said is not None and said.end() > place:
+            return said.end()
     return None
+
+
+def _last_match(pattern: re.Pattern[str], text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+    """The last of the pattern's matches, as `finditer` counts them."""
+    last = None
+    for last in pattern.finditer(text, start, end):  # noqa: B007
+        pass
+    return last
 
 
 def _said(sentence: str) -> str | None:
@@ -234,11 +243,9 @@ def _whole(text: str) -> str | None:
 def _last_formula(text: str) -> str | None:
     """The formula or number that ends last; a number inside a formula is part of it."""
     tail = text[-4000:]
-    formula = None
-    last = next((i for i in range(len(tail) - 1, -1, -1) if tail[i].isdigit()), -1)
-    if last < max(tail.rfind("$"), tail.rfind("\\)"), tail.rfind("\\]")):  # else no formula ends behind the last number
-        for formula in _FORMULA.finditer(tail):  # noqa: B007
-            pass
+    closed = max(tail.rfind("$"), tail.rfind("\\)"), tail.rfind("\\]"))
+    # Else no formula ends behind the last number.
+    formula = _last_match(_FORMULA, tail) if _last_digit(tail) < closed else None
     after = tail[formula.end() :] if formula else tail
     numbers = list(_NUMBERS.finditer(after, _shortly_before_last_digit(after)))
     if numbers:
@@ -250,11 +257,15 @@ def _last_formula(text: str) -> str | None:
 
 def _shortly_before_last_digit(text: str) -> int:
     """A place between words from which the last number is sure to be found, without a look at all others."""
-    last = next((i for i in range(len(text) - 1, -1, -1) if text[i].isdigit()), 0)
-    start = max(0, last - 40)
+    start = max(0, _last_digit(text) - 40)
     while start and not text[start - 1].isspace():
         start -= 1
     return start
+
+
+def _last_digit(text: str) -> int:
+    """The place of the last digit; -1 without one."""
+    return next((i for i in range(len(text) - 1, -1, -1) if text[i].isdigit()), -1)
 
 
 def _stated(formula: str) -> str | None:

@@ -6,7 +6,9 @@ from typing import Literal, get_args
 
 Status = Literal["correct", "wrong", "no_answer", "bad_gold", "timed_out", "error"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-UNDECIDED: tuple[Status, ...] = ("bad_gold", "timed_out", "error")
+FAILED: tuple[Status, ...] = ("timed_out", "error")
+"""Verdicts of a function that could not do its work."""
+UNDECIDED: tuple[Status, ...] = ("bad_gold", *FAILED)
 """Verdicts that say nothing of the response: the sample is neither rewarded nor punished."""
 
 

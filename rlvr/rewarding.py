@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, call, resolve
-from rewards.combine import FAILED, Aggregation, Combined
-from rewards.outcome import Score
+from rewards.combine import Aggregation, Combined
+from rewards.outcome import FAILED, Score
 from rewards.pool import Pending, RewardPool
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.machine import processor
+
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -92,13 +94,5 @@ def machine() -> dict[str, str]:
     """Processor, cores and versions."""
     import psutil
 
-    cpu = next(
-        (line.split(":")[1].strip() for line in _cpu_lines() if line.startswith("model name")), platform.machine()
-    )
     packages = {name: version(name) for name in ("torch", "transformers", "colossalai")}
-    return {"cpu": cpu, "cores": str(psutil.cpu_count()), "python": platform.python_version(), **packages}
-
-
-def _cpu_lines() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
+    return {"cpu": processor(), "cores": str(psutil.cpu_count()), "python": platform.python_version(), **packages}

@@ -102,9 +102,8 @@ class _Loader:
         from rlvr.data.problem import Problem
         from rlvr.data.prompts import Prompt
 
-        count = PROMPTS // (GROUP if self.work.recipe == "grpo" else 1)
         for iteration in range(10_000):
-            rows = prompts(self.work, iteration)[:count]
+            rows = prompts(self.work, iteration)
             yield [Prompt(Problem(id=str(i), question="", answer="1"), tuple(ids)) for i, ids in enumerate(rows)]
 
 

@@ -1,43 +1,18 @@
 """TRL's side: its PPOTrainer (1.12.0, the last release with PPO) on the given work; runs in an environment of its own."""
 
-import json
-import sys
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, TrainerCallback
+from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from benchmarks.sides.talk import Side
-from benchmarks.sides.work import EOS, MINI_BATCHES, PAD, PROMPTS, SIZES, Work, _config, copy_of, make_model, prompts
-
-
-def main() -> None:
-    side, work = Side(), Work(**json.loads(sys.argv[1]))
-    import transformers
-    import trl
-    import trl.experimental.ppo.ppo_trainer as module
-
-    _time(side, module)
-    trainer = _make_trainer(work, module)
-
-    class Report(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            side.phases["update"] = side.phases.pop("forward", 0.0)
-            side.done(tokens=float("nan"))
-            side.wait()
-
-    trainer.add_callback(Report())
-    side.say(
-        ready=True,
-        versions={"torch": torch.__version__, "trl": trl.__version__, "transformers": transformers.__version__},
-    )
-    side.wait()
-    trainer.train()
+from benchmarks.sides.trl_side import make_tokenizer, run
+from benchmarks.sides.work import MINI_BATCHES, PAD, PROMPTS, SIZES, Work, copy_of, llama_config, make_model, prompts
 
 
 def _time(side: Side, module: Any) -> None:
-    """Put the clock around TRL's functions. Its update has no function of its own: what remains is the update."""
+    """Put the clock around TRL's functions. Its update has no function of its own: it is what the phases leave over."""
     for name, phase in (
         ("batch_generation", "rollout"),
         ("get_reward", "score"),
@@ -52,11 +27,15 @@ def _time(side: Side, module: Any) -> None:
         setattr(module, name, timed)
 
 
-def _make_trainer(work: Work, module: Any) -> Any:
+def make_trainer(side: Side, work: Work) -> Any:
+    """TRL's trainer on the work, with the clock around its phases."""
+    import trl.experimental.ppo.ppo_trainer as module
     from trl.experimental.ppo import PPOConfig, PPOTrainer
 
+    _time(side, module)
+
     policy = make_model(work)
-    value = LlamaForSequenceClassification(_config(work, LlamaConfig, None))
+    value = LlamaForSequenceClassification(llama_config(work, LlamaConfig, None))
     value.config.num_labels = 1
     value.score = torch.nn.Linear(value.config.hidden_size, 1, bias=False)
     config = LlamaConfig(
@@ -79,24 +58,10 @@ def _make_trainer(work: Work, module: Any) -> Any:
         use_cpu=not torch.cuda.is_available(), bf16=work.precision == "bf16", gradient_checkpointing=False, sft_model_path="", reward_model_path="",
     )  # fmt: skip
     return PPOTrainer(
-        args=args, processing_class=_tokenizer(work), model=policy, ref_model=copy_of(policy), reward_model=reward, value_model=value,
+        args=args, processing_class=make_tokenizer(work), model=policy, ref_model=copy_of(policy), reward_model=reward, value_model=value,
         train_dataset=Dataset.from_dict({"input_ids": rows}), eval_dataset=Dataset.from_dict({"input_ids": rows[:4]}),
     )  # fmt: skip
 
 
-def _tokenizer(work: Work) -> Any:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-
-    words = {f"<{i}>": i for i in range(SIZES[work.size][0])}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(words, unk_token="<2>")),
-        pad_token=f"<{PAD}>",
-        eos_token=f"<{EOS}>",
-        bos_token="<2>",
-        padding_side="left",
-    )
-
-
 if __name__ == "__main__":
-    main()
+    run(make_trainer, steps=1)

@@ -46,7 +46,7 @@ def make_model(work: Work, layers: int | None = None) -> Any:
     """A random causal LM whose end token is as likely as the work asks; the padding token never comes."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    model = LlamaForCausalLM(_config(work, LlamaConfig, layers))
+    model = LlamaForCausalLM(llama_config(work, LlamaConfig, layers))
     head = nn.Linear(model.config.hidden_size, model.config.vocab_size, bias=True)
     head.weight = model.model.embed_tokens.weight
     with torch.no_grad():
@@ -61,7 +61,8 @@ def make_model(work: Work, layers: int | None = None) -> Any:
     return model
 
 
-def _config(work: Work, kind: Any, layers: int | None) -> Any:
+def llama_config(work: Work, kind: Any, layers: int | None = None) -> Any:
+    """Of the work's size; the seed is set, so that weights made next are always the same."""
     vocabulary, hidden, intermediate, depth, heads = SIZES[work.size]
     torch.manual_seed(work.seed)
     return kind(
@@ -83,14 +84,15 @@ def make_backbone(work: Work) -> Any:
     """The decoder of the same size, for the critic."""
     from transformers import LlamaConfig, LlamaModel
 
-    return LlamaModel(_config(work, LlamaConfig, None))
+    return LlamaModel(llama_config(work, LlamaConfig, None))
 
 
 def prompts(work: Work, iteration: int) -> list[list[int]]:
-    """The prompts of one iteration: random ids above the special ones."""
+    """The prompts of one iteration, each once: random ids above the special ones."""
     generator = torch.Generator().manual_seed(work.seed * 1000 + iteration)
     ids = torch.randint(3, SIZES[work.size][0], (PROMPTS, PROMPT_TOKENS), generator=generator)
-    return [row.tolist() for row in ids]
+    count = PROMPTS // GROUP if work.recipe == "grpo" else PROMPTS
+    return [row.tolist() for row in ids[:count]]
 
 
 def copy_of(model: Any) -> Any:

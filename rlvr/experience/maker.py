@@ -137,7 +137,8 @@ class NaiveExperienceMaker:
             for batch in self.engine.stream(self.actor.unwrapped.model, prompts, sampling, seed):
                 new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
                 scoring.add(new)  # worker processes score these while the next are generated
-                rollouts, samples = rollouts + batch, samples + new
+                rollouts.extend(batch)
+                samples.extend(new)
             scoring.complete()
         return Responses(rollouts, samples, scoring)
 
