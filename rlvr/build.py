@@ -210,7 +210,9 @@ def ppo_settings(config: Config) -> dict[str, Any]:
         "eps_clip_high", "dual_clip", "ratio", "entropy_coef", "positive_lm_coef", "kl_in", "kl_estimator", "kl_target",
         "kl_horizon", "critic_warmup_steps", "value_pretraining_episodes", "loss_reduction",
     )  # fmt: skip
-    return {name: getattr(config.algo, name) for name in names}
+    return {name: getattr(config.algo, name) for name in names} | {
+        "micro_batch_tokens": config.train.micro_batch_tokens
+    }
 
 
 def experience_settings(config: Config) -> dict[str, Any]:

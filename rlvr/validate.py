@@ -103,6 +103,12 @@ def check_config(config: Config) -> None:
             f"--max_new_tokens {config.rollout.max_new_tokens} leaves no room for a prompt within --max_length "
             f"{config.rollout.max_length}: raise the latter"
         )
+    tokens = config.train.micro_batch_tokens
+    if tokens is not None and tokens < config.rollout.max_length:
+        raise UserError(
+            f"--micro_batch_tokens {tokens} is less than one sequence may have (--max_length {config.rollout.max_length}): "
+            "raise the former or lower the latter"
+        )
     if config.ckpt.resume and config.ckpt.save_path is None:
         raise UserError("--resume needs --save_path, the folder of the run to go on with")
 

@@ -107,6 +107,15 @@ def any_rank(flag: bool, device: torch.device) -> bool:
     return bool(all_reduce_sum(torch.tensor([float(flag)], device=device)).item() > 0)
 
 
+def max_over_ranks(value: int, device: torch.device) -> int:
+    """The largest of the ranks' values."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return value
+    values = torch.tensor([value], device=device)
+    dist.all_reduce(values, op=dist.ReduceOp.MAX)
+    return int(values.item())
+
+
 def barrier() -> None:
     """Wait for all ranks."""
     if dist.is_initialized() and dist.get_world_size() > 1:

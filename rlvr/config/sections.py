@@ -211,9 +211,11 @@ class TrainConfig:
     num_update_steps: Annotated[int, _alias("num_ppo_epochs", "rl_num_ppo_epochs")] = 5
     """Passes over the collected experience in each episode."""
     train_batch_size: Annotated[int, _alias("rl_mini_batch_size")] = 16
-    """Samples in one forward and backward pass."""
+    """Most samples in one forward and backward pass; they are cut further, by length, where that saves padding."""
     accumulation_steps: Annotated[int, _alias("gradient_accumulation_steps")] = 1
-    """Passes before each optimizer step. The loss is normalised over all of them."""
+    """An optimizer step takes so many times `train_batch_size` samples. The loss is normalised over all of them."""
+    micro_batch_tokens: int | None = None
+    """Most tokens, padding included, in one forward and backward pass of one process. Default: no limit."""
     lr: Annotated[float, _alias("learning_rate")] = 9e-6
     """Peak learning rate of the actor."""
     critic_lr: float = 9e-6

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
+from rlvr.experience.cutting import cut_by_length
 from rlvr.models.batch import collate
 from rlvr.models.frozen import Frozen
 from rlvr.rollout.engine import Rollout
@@ -65,7 +66,7 @@ def score_rollouts(
         else:
             out[torch.tensor(rows, device=device)] = values
 
-    for rows in _by_length(rollouts, batch_size):
+    for rows in cut_by_length([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], batch_size):
         batch = collate(
             [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
         ).to(device)
@@ -95,8 +96,3 @@ def _of_engine(rollouts: Sequence[Rollout], device: torch.device) -> Tensor:
             "old_logprobs 'recompute'"
         )
     return pad_sequence(given, batch_first=True).float().to(device)
-
-
-def _by_length(rollouts: Sequence[Rollout], batch_size: int) -> list[list[int]]:
-    order = sorted(range(len(rollouts)), key=lambda i: len(rollouts[i].prompt_ids) + len(rollouts[i].response_ids))
-    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import all_reduce_sum
+from rlvr.boost.process import all_reduce_sum, max_over_ranks
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
     StepSize,
@@ -23,6 +23,7 @@ from rlvr.core.losses import (
     lm_loss,
     sequence_logprobs,
 )
+from rlvr.experience.cutting import cut_by_length
 from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
 from rlvr.models.batch import SequenceBatch, collate
@@ -55,6 +56,20 @@ def make_micro_batch(items: Sequence[Experience], device: torch.device, settings
         padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
     moved = {name: tensor.to(device, non_blocking=True) for name, tensor in padded.items()}
     return MicroBatch(sequences.to(device), **moved)
+
+
+def cut_into_micro_batches(
+    items: Sequence[Experience], max_rows: int, device: torch.device, settings: PPOSettings
+) -> list[MicroBatch]:
+    """The items of an optimizer step as micro-batches of similar length, as many on every rank. Collective.
+
+    Each holds at most `max_rows` responses and, where there is that setting, `micro_batch_tokens` tokens.
+    """
+    lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
+    cut = partial(cut_by_length, lengths, max_rows, max_tokens=settings.micro_batch_tokens)
+    # ZeRO-2 synchronises in every backward pass, and a rank that made one more would wait for ever.
+    passes = cut(pieces=max_over_ranks(len(cut()), device))
+    return [make_micro_batch([items[i] for i in rows], device, settings) for rows in passes]
 
 
 def step_size(items: Sequence[Experience], device: torch.device) -> StepSize:

@@ -31,7 +31,7 @@ from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
 from rlvr.rollout.engine import Engine, make_engine
 from rlvr.trainer.arguments import as_actor, choose_estimator, make_reference, make_sampling, refuse
-from rlvr.trainer.learning import make_micro_batch, positive_size, step_size, train_actor, train_critic
+from rlvr.trainer.learning import cut_into_micro_batches, positive_size, step_size, train_actor, train_critic
 from rlvr.trainer.online import OnlineTrainer
 from rlvr.trainer.settings import PPOSettings
 from rlvr.trainer.summary import summarise
@@ -59,7 +59,7 @@ class PPOTrainer(OnlineTrainer):
         kl_coef: weight of the divergence from `initial_model`; 0 skips its forward passes.
         ptx_coef: weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`. (ColossalChat documents
             0.9 and scales the policy loss by what is left; 0 keeps plain PPO.)
-        train_batch_size: samples in one forward and backward pass, over all processes.
+        train_batch_size: most samples in one forward and backward pass, over all processes.
         buffer_limit: most samples in this process's buffer; 0 = no limit.
         buffer_cpu_offload: keep experience in main memory.
         eps_clip: clip range of the ratio.
@@ -69,7 +69,7 @@ class PPOTrainer(OnlineTrainer):
         dataloader_pin_memory: pin batches on their way to a GPU.
         offload_inference_models: keep the initial model in main memory while learning.
         apply_loss_mask: must be true: a loss over padding is wrong.
-        accumulation_steps: passes of `train_batch_size` samples before each optimizer step.
+        accumulation_steps: an optimizer step takes so many times `train_batch_size` samples.
         save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
         save_dir: the run's folder; None = nothing is saved.
         use_tp: must be false: tensor parallelism is not available.
@@ -293,8 +293,7 @@ class PPOTrainer(OnlineTrainer):
         """Phase 4: one optimizer step of actor and critic on one mini-batch."""
         device = self.actor.device
         size = step_size(batch, device)
-        n = self._local_train_batch
-        micro_batches = [make_micro_batch(batch[i : i + n], device, self.settings) for i in range(0, len(batch), n)]
+        micro_batches = cut_into_micro_batches(batch, self._local_train_batch, device, self.settings)
         if self._actor_learns:
             positives = positive_size(batch, device) if self.settings.positive_lm_coef else None
             ptx, ptx_size = self._ptx_batch()

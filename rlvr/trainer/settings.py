@@ -10,6 +10,7 @@ class PPOSettings:
 
     Attributes:
         kl_coef: replaced by the trainer as it adapts to `kl_target`.
+        micro_batch_tokens: most tokens, padding included, in one forward and backward pass; None = no limit.
         constant_tokens: divisor of the `constant` loss reduction: the length limit of responses.
     """
 
@@ -32,5 +33,6 @@ class PPOSettings:
     value_pretraining_episodes: int = 0
     loss_reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     constant_tokens: int = 1
+    micro_batch_tokens: int | None = None
     pad_id: int = 0
     pin_memory: bool = False

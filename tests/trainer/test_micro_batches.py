@@ -1,0 +1,52 @@
+"""How an optimizer step is cut into passes changes nothing."""
+
+import pytest
+import torch
+from tiny_models import tiny_model
+from trainer_harness import FixedEngine, loader, make_trainer, weights
+
+from rlvr.trainer.learning import train_actor
+
+pytestmark = pytest.mark.usefixtures("process")
+
+RESPONSES = [[7, 8, 1], [9] * 10, [5, 1], [6, 6, 6, 6, 6, 1], [8] * 10]
+
+
+def trained(**settings: object) -> torch.Tensor:
+    """Weights after two episodes in float64."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        trainer = make_trainer(
+            engine=FixedEngine(RESPONSES), settings=settings, initial_model=tiny_model("llama").double(), lr=1e-3
+        )
+        for role in (trainer.actor, trainer.critic):
+            role.unwrapped.double()
+        trainer.fit(2, 1, 1, loader())
+        return weights(trainer)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("tokens", [12, 24, 60])
+def test_a20_the_token_budget_changes_nothing(tokens) -> None:
+    whole = trained()
+    assert torch.allclose(trained(micro_batch_tokens=tokens), whole, rtol=0, atol=1e-10)
+    assert not torch.allclose(
+        trained(micro_batch_tokens=tokens, loss_reduction="sequence_mean"), whole, rtol=0, atol=1e-10
+    )
+
+
+def test_no_pass_holds_more_tokens_than_the_budget(monkeypatch) -> None:
+    sizes = []
+
+    def watched(actor, micro_batches, *args, **kwargs):
+        sizes.extend(batch.sequences.input_ids.numel() for batch in micro_batches)
+        train_actor(actor, micro_batches, *args, **kwargs)
+
+    monkeypatch.setattr("rlvr.trainer.ppo.train_actor", watched)
+    make_trainer(engine=FixedEngine(RESPONSES), settings={"micro_batch_tokens": 40}).fit(1, 1, 1, loader())
+    assert sizes and max(sizes) <= 40
+    padded = sum(sizes)
+    sizes.clear()
+    make_trainer(engine=FixedEngine(RESPONSES)).fit(1, 1, 1, loader())
+    assert len(sizes) == 2 and sum(sizes) > padded  # so short rows cost less together than a pass of their own
