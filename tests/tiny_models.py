@@ -1,5 +1,6 @@
 """Random models of the families that matter, small enough for a test: rotary, absolute positions, ALiBi."""
 
+import torch
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -20,8 +21,6 @@ FAMILIES = ("llama", "gpt2", "opt", "bloom", "qwen2-tied")
 
 def tiny_model(family: str = "llama", dropout: float = 0.0, seed: int = 0) -> PreTrainedModel:
     """A random causal LM with a vocabulary of `VOCAB`; dropout where the family has it."""
-    import torch
-
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _build(family, dropout).eval()
@@ -87,3 +86,13 @@ def _build(family: str, dropout: float) -> PreTrainedModel:
             )
         )
     raise ValueError(family)
+
+
+def ragged(seed: int = 0, count: int = 5) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Prompts and responses of different lengths; token 1 is EOS and PAD at once, and occurs inside too."""
+    g = torch.Generator().manual_seed(seed)
+
+    def ids(low: int, high: int) -> torch.Tensor:
+        return torch.randint(VOCAB, (int(torch.randint(low, high, (1,), generator=g)),), generator=g)
+
+    return [ids(1, 7) for _ in range(count)], [ids(1, 9) for _ in range(count)]

@@ -215,7 +215,8 @@ class TrainConfig:
     accumulation_steps: Annotated[int, _alias("gradient_accumulation_steps")] = 1
     """An optimizer step takes so many times `train_batch_size` samples. The loss is normalised over all of them."""
     micro_batch_tokens: int | None = None
-    """Most tokens, padding included, in one forward and backward pass of one process. Default: no limit."""
+    """Most tokens in one forward and backward pass of one process (with padding, for models that can't do without).
+    Default: no limit."""
     lr: Annotated[float, _alias("learning_rate")] = 9e-6
     """Peak learning rate of the actor."""
     critic_lr: float = 9e-6

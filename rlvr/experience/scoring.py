@@ -66,7 +66,9 @@ def score_rollouts(
         else:
             out[torch.tensor(rows, device=device)] = values
 
-    for rows in cut_by_length([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], batch_size):
+    lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rollouts]
+    roles = [role.unwrapped for role in (actor, critic) if role is not None]
+    for rows in cut_by_length(lengths, batch_size, packed=all(role.packs for role in roles)):
         batch = collate(
             [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
         ).to(device)

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
 from rlvr.models.backbone import at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.packed import can_pack, computes_again
 
 
 class ActorOutput(NamedTuple):
@@ -38,7 +39,14 @@ class Actor(nn.Module):
         self.model = model
         self.chunk_tokens = chunk_tokens
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
+        self._can_pack = False
         self._plain_head = self._head_is_plain()
+        self._can_pack = self._plain_head and can_pack(self._backbone)
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches run without padding."""
+        return self._can_pack and not computes_again(self._backbone)
 
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
         """Logprobs and entropies of the response tokens at this sampling temperature.
@@ -47,7 +55,7 @@ class Actor(nn.Module):
         """
         targets = batch.response_ids[batch.response_mask]
         if self._plain_head:
-            states = at_responses(hidden_states(self._backbone, batch), batch)
+            states = at_responses(hidden_states(self._backbone, batch, self.packs), batch)
             head: Any = self.model.get_output_embeddings()
             logprobs, entropy = chunked_logprobs(
                 states,

@@ -6,22 +6,32 @@ from typing import Any
 from torch import Tensor, nn
 
 from rlvr.models.batch import SequenceBatch
+from rlvr.models.packed import is_worth_packing, packed_hidden_states
 
 
-def hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
-    """[B, T, H] the decoder's last hidden states. Position ids go to models that take them (ALiBi models don't)."""
+def hidden_states(backbone: nn.Module, batch: SequenceBatch, packs: bool = False) -> Tensor:
+    """[B, T, H] the decoder's last hidden states; what they are on padding is nobody's business.
+
+    `packs` says that the decoder can run the rows back to back (`rlvr.models.packed.can_pack`), which is done where
+    there is enough padding to be saved.
+    """
+    if packs and is_worth_packing(batch):
+        return packed_hidden_states(backbone, batch)
     return backbone(**model_inputs(backbone, batch), use_cache=False).last_hidden_state
 
 
 def model_inputs(model: nn.Module, batch: SequenceBatch) -> dict[str, Tensor]:
     """Keyword arguments of a transformers model's forward for this batch.
 
-    Right-padded batches go without an attention mask: tokens never see what comes after them, and attention kernels are
-    faster without one. What the model computes at padding is never looked at.
+    Right-padded batches go without an attention mask, because tokens never see what comes after them, and without
+    position ids, because the default is right on all tokens: attention kernels are faster so, and transformers would
+    take positions that start again on padding for several sequences, and make a mask. What the model computes at padding
+    is never looked at. Else position ids go to models that take them (ALiBi models don't).
     """
     inputs = {"input_ids": batch.input_ids}
-    if not batch.right_padded:
-        inputs["attention_mask"] = batch.attention_mask
+    if batch.right_padded:
+        return inputs
+    inputs["attention_mask"] = batch.attention_mask
     if "position_ids" in inspect.signature(model.forward).parameters:
         inputs["position_ids"] = batch.position_ids
     return inputs

@@ -23,6 +23,7 @@ class SequenceBatch:
         response_index: [B, R] column in T of each response token; 1 where there is none.
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
+        tokens: how many tokens there are.
     """
 
     input_ids: Tensor
@@ -31,6 +32,7 @@ class SequenceBatch:
     response_index: Tensor
     response_mask: Tensor
     right_padded: bool = False
+    tokens: int = 0
 
     @property
     def response_ids(self) -> Tensor:
@@ -85,4 +87,5 @@ def collate(
         response_index=torch.where(response_mask, index, torch.ones_like(index)),
         response_mask=response_mask,
         right_padded=padding_side == "right",
+        tokens=int(lengths.sum()),
     )

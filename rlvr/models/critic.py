@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from rlvr.errors import UserError
 from rlvr.models.backbone import at_responses, hidden_states, scatter_responses
 from rlvr.models.batch import SequenceBatch
+from rlvr.models.packed import can_pack, computes_again
 
 HEAD_FILE = "value_head.safetensors"
 
@@ -37,14 +38,20 @@ class Critic(nn.Module):
         self.backbone = backbone
         size = backbone.config.get_text_config().hidden_size
         self.value_head = nn.Linear(size, 1)
+        self._can_pack = can_pack(backbone)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             self.value_head.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
             self.value_head.bias.zero_()
 
+    @property
+    def packs(self) -> bool:
+        """Whether batches run without padding."""
+        return self._can_pack and not computes_again(self.backbone)
+
     def forward(self, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one."""
-        hidden = hidden_states(self.backbone, batch)
+        hidden = hidden_states(self.backbone, batch, self.packs)
         values = scatter_responses(self._head(at_responses(hidden, batch)), batch)
         lengths = batch.attention_mask.sum(1)
         last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)

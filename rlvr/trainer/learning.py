@@ -59,14 +59,15 @@ def make_micro_batch(items: Sequence[Experience], device: torch.device, settings
 
 
 def cut_into_micro_batches(
-    items: Sequence[Experience], max_rows: int, device: torch.device, settings: PPOSettings
+    items: Sequence[Experience], max_rows: int, packed: bool, device: torch.device, settings: PPOSettings
 ) -> list[MicroBatch]:
     """The items of an optimizer step as micro-batches of similar length, as many on every rank. Collective.
 
-    Each holds at most `max_rows` responses and, where there is that setting, `micro_batch_tokens` tokens.
+    Each holds at most `max_rows` responses and, where there is that setting, `micro_batch_tokens` tokens. `packed`
+    says that the models run them without padding.
     """
     lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
-    cut = partial(cut_by_length, lengths, max_rows, max_tokens=settings.micro_batch_tokens)
+    cut = partial(cut_by_length, lengths, max_rows, max_tokens=settings.micro_batch_tokens, packed=packed)
     # ZeRO-2 synchronises in every backward pass, and a rank that made one more would wait for ever.
     passes = cut(pieces=max_over_ranks(len(cut()), device))
     return [make_micro_batch([items[i] for i in rows], device, settings) for rows in passes]

@@ -293,7 +293,8 @@ class PPOTrainer(OnlineTrainer):
         """Phase 4: one optimizer step of actor and critic on one mini-batch."""
         device = self.actor.device
         size = step_size(batch, device)
-        micro_batches = cut_into_micro_batches(batch, self._local_train_batch, device, self.settings)
+        packed = all(role.unwrapped.packs for role in (self.actor, self.critic) if role is not None)
+        micro_batches = cut_into_micro_batches(batch, self._local_train_batch, packed, device, self.settings)
         if self._actor_learns:
             positives = positive_size(batch, device) if self.settings.positive_lm_coef else None
             ptx, ptx_size = self._ptx_batch()

@@ -4,22 +4,12 @@ import math
 
 import pytest
 import torch
-from tiny_models import FAMILIES, VOCAB, tiny_model
+from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
 
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import disable_dropout, prepare
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-
-
-def ragged(seed: int = 0, count: int = 5) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Prompts and responses of different lengths; token 1 is EOS and PAD at once, and occurs inside too."""
-    g = torch.Generator().manual_seed(seed)
-
-    def ids(low: int, high: int) -> torch.Tensor:
-        return torch.randint(VOCAB, (int(torch.randint(low, high, (1,), generator=g)),), generator=g)
-
-    return [ids(1, 7) for _ in range(count)], [ids(1, 9) for _ in range(count)]
 
 
 @torch.no_grad()

@@ -36,17 +36,20 @@ def test_a20_the_token_budget_changes_nothing(tokens) -> None:
     )
 
 
-def test_no_pass_holds_more_tokens_than_the_budget(monkeypatch) -> None:
+@pytest.mark.parametrize("family", ["llama", "bloom"])  # without padding, and with it
+def test_no_pass_holds_more_tokens_than_the_budget(family, monkeypatch) -> None:
     sizes = []
 
     def watched(actor, micro_batches, *args, **kwargs):
-        sizes.extend(batch.sequences.input_ids.numel() for batch in micro_batches)
+        for sequences in (batch.sequences for batch in micro_batches):
+            sizes.append(sequences.tokens if actor.unwrapped.packs else sequences.input_ids.numel())
         train_actor(actor, micro_batches, *args, **kwargs)
 
+    def passes(**settings: int) -> list[int]:
+        sizes.clear()
+        make_trainer(family=family, engine=FixedEngine(RESPONSES), settings=settings).fit(1, 1, 1, loader())
+        return list(sizes)
+
     monkeypatch.setattr("rlvr.trainer.ppo.train_actor", watched)
-    make_trainer(engine=FixedEngine(RESPONSES), settings={"micro_batch_tokens": 40}).fit(1, 1, 1, loader())
-    assert sizes and max(sizes) <= 40
-    padded = sum(sizes)
-    sizes.clear()
-    make_trainer(engine=FixedEngine(RESPONSES)).fit(1, 1, 1, loader())
-    assert len(sizes) == 2 and sum(sizes) > padded  # so short rows cost less together than a pass of their own
+    assert max(passes(micro_batch_tokens=40)) <= 40
+    assert len(passes()) == 2 and max(passes()) > 40
