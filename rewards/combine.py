@@ -43,47 +43,42 @@ class Combined:
     outcome: Outcome | None = None
 
 
-class RewardSet:
-    """Functions with weights. A function of weight 0 is called and logged, and pays nothing.
+class Combiner:
+    """Adds up columns of scores, one column for each name, wherever they come from.
 
     Args:
-        functions: resolved reward functions.
-        weights: one for each, 1 by default.
+        names: of the columns.
+        weights: one for each, 1 by default; a column of weight 0 is logged, and pays nothing.
         aggregation: see the module's description.
         eps: added to the standard deviation that scores are divided by.
 
     Raises:
-        UserError: two functions of one name, not one finite weight for each, an unknown aggregation, or an `eps` that is
+        UserError: two columns of one name, not one finite weight for each, an unknown aggregation, or an `eps` that is
             not positive.
     """
 
     def __init__(
         self,
-        functions: Sequence[RewardFunction],
+        names: Sequence[str],
         weights: Sequence[float] | None = None,
         aggregation: Aggregation = "sum",
         eps: float = 1e-4,
     ) -> None:
-        self.functions = list(functions)
-        self.weights = list(weights) if weights is not None else [1.0] * len(self.functions)
+        self.names = list(names)
+        self.weights = list(weights) if weights is not None else [1.0] * len(self.names)
         self.aggregation, self.eps = aggregation, eps
-        if len(self.weights) != len(self.functions):
+        if len(self.weights) != len(self.names):
             raise UserError(
-                f"{len(self.weights)} reward weights for {len(self.functions)} reward functions; give one for each"
+                f"{len(self.weights)} reward weights for {len(self.names)} reward functions; give one for each"
             )
         if not all(math.isfinite(weight) for weight in self.weights):
             raise UserError(f"reward weights must be finite numbers, not {self.weights}")
-        names = [function.name for function in self.functions]
-        if len(set(names)) != len(names):
-            raise UserError(f"reward functions named twice: {', '.join(names)}")
+        if len(set(self.names)) != len(self.names):
+            raise UserError(f"reward functions named twice: {', '.join(self.names)}")
         if aggregation not in AGGREGATIONS:
             raise UserError(f"unknown aggregation {aggregation!r} of rewards; there are: {', '.join(AGGREGATIONS)}")
         if not eps > 0:
             raise UserError(f"eps of the normalised rewards must be above 0, not {eps}")
-
-    def __call__(self, samples: Sequence[Sample], groups: Sequence[Hashable] | None = None) -> list[Combined]:
-        """Call every function and add up, sample by sample; `groups` as for `combine`."""
-        return self.combine([score(function, samples) for function in self.functions], groups)
 
     def combine(self, columns: Sequence[Sequence[Score]], groups: Sequence[Hashable] | None = None) -> list[Combined]:
         """Add up scores, wherever they come from.
@@ -92,14 +87,14 @@ class RewardSet:
         part in the group's mean. Breaking a checker thus never pays.
 
         Args:
-            columns: for each function, its score of each sample.
+            columns: for each name, its score of each sample.
             groups: for each sample, the group that it is normalised in (its prompt, say); by default all are one group.
 
         Raises:
-            ValueError: not one column for each function, or columns or groups of different lengths.
+            ValueError: not one column for each name, or columns or groups of different lengths.
         """
-        if len(columns) != len(self.functions):
-            raise ValueError(f"{len(columns)} columns of scores for {len(self.functions)} reward functions")
+        if len(columns) != len(self.names):
+            raise ValueError(f"{len(columns)} columns of scores for {len(self.names)} reward functions")
         count = len(columns[0]) if columns else 0
         groups = [None] * count if groups is None else groups
         if any(len(column) != count for column in columns) or len(groups) != count:
@@ -120,7 +115,30 @@ class RewardSet:
 
     def _combined(self, total: float | None, scores: Sequence[Score]) -> Combined:
         outcome = next((s.outcome for s in scores if s.outcome is not None), None)
-        return Combined(total, {f.name: s for f, s in zip(self.functions, scores, strict=True)}, outcome)
+        return Combined(total, dict(zip(self.names, scores, strict=True)), outcome)
+
+
+class RewardSet(Combiner):
+    """Functions with weights. A function of weight 0 is called and logged, and pays nothing.
+
+    Args:
+        functions: resolved reward functions.
+        weights, aggregation, eps: see `Combiner`, which also says what is refused.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[RewardFunction],
+        weights: Sequence[float] | None = None,
+        aggregation: Aggregation = "sum",
+        eps: float = 1e-4,
+    ) -> None:
+        self.functions = list(functions)
+        super().__init__([function.name for function in self.functions], weights, aggregation, eps)
+
+    def __call__(self, samples: Sequence[Sample], groups: Sequence[Hashable] | None = None) -> list[Combined]:
+        """Call every function and add up, sample by sample; `groups` as for `combine`."""
+        return self.combine([score(function, samples) for function in self.functions], groups)
 
 
 def normalise(values: Sequence[float | None], groups: Sequence[Hashable], eps: float) -> list[float | None]:

@@ -20,6 +20,7 @@ class Sample:
         response_ids: the tokens of the response.
         finished: whether the response ended by itself rather than at the length limit.
         columns: further columns of the data.
+        prompt_ids: the tokens of the prompt, for reward models that read tokens.
     """
 
     response: str
@@ -30,6 +31,7 @@ class Sample:
     response_ids: Sequence[int] = ()
     finished: bool = True
     columns: Mapping[str, Any] = field(default_factory=dict)
+    prompt_ids: Sequence[int] = ()
 
     @property
     def answer(self) -> str | None:

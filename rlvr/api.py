@@ -1,5 +1,6 @@
 """`rlvr.train(config)`: a whole run from one tree of settings."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rlvr import build
 from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import ProcessInfo
+from rlvr.build_rewards import describe_rewards, make_reward_model
 from rlvr.config import TINY_SETTINGS, Config, to_dict
 from rlvr.console import ConsoleView
 from rlvr.conversation import Conversation
@@ -96,7 +98,7 @@ def _sample_every(config: Config) -> int:
 def _print_header(console: Console, config: Config, process: ProcessInfo, plan: BatchPlan, folder: Path) -> None:
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
     console.print(
-        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(config.data.prompt_dataset)} with {', '.join(config.reward.reward_functions)}; "
+        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(config.data.prompt_dataset)} with {describe_rewards(config)}; "
         f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
         f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}",
         highlight=False,
@@ -157,10 +159,10 @@ def _assemble(
     resolve_source(config.model.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(config.model.tokenizer_dir or config.model.pretrain, config.model.trust_remote_code)
     conversation = Conversation(build.choose_template(config, tokenizer), tokenizer)
-    reward_model = build.make_reward_model(config, conversation, tokenizer)
+    reward_model = make_reward_model(config, conversation, tokenizer, process.device, partial(_note, console))
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
-        console.print(f"[yellow]note:[/] {note}", highlight=False, soft_wrap=True)
+        _note(console, note)
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
     loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
     engine = make_engine(config.rollout.engine, tokenizer)
@@ -213,6 +215,10 @@ def _assemble(
     if evaluator is not None:
         trainer.evaluator = lambda: evaluator(trainer.actor.unwrapped.model)
     return trainer, loader, _make_ptx_loader(config, process, tokenizer, conversation)
+
+
+def _note(console: Console, message: str) -> None:
+    console.print(f"[yellow]note:[/] {message}", highlight=False, soft_wrap=True)
 
 
 def _sampling_arguments(config: Config) -> dict[str, Any]:

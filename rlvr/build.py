@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from rewards import RewardFunction, check_gold, load_plugins
-from rewards.pool import RewardPool
+from rewards import check_gold
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import cosine_with_warmup
-from rlvr.config import Config, RewardConfig
+from rlvr.config import Config
 from rlvr.conversation import Conversation, ConversationTemplate, auto_template
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
@@ -25,9 +24,8 @@ from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
-from rlvr.rewarding import RLVRRewardModel
 from rlvr.run_folder import run_state
-from rlvr.validate import BatchPlan, parse_reward_options
+from rlvr.validate import BatchPlan
 
 BUILTIN = "builtin"
 
@@ -100,41 +98,6 @@ def _with_good_golds(problems: Sequence[Problem], notes: list[str]) -> list[Prob
     notes.append(f"{message}; these problems are left out")
     left_out = {id(p) for p in bad}
     return [p for p in problems if id(p) not in left_out]
-
-
-def make_reward_model(
-    config: Config, conversation: Conversation, tokenizer: PreTrainedTokenizerBase
-) -> RLVRRewardModel:
-    """The reward functions that the settings name.
-
-    Raises:
-        UserError: a plugin that can't be loaded, an unknown function or option.
-    """
-    r = config.reward
-    load_plugins(r.reward_plugins)
-    return RLVRRewardModel(
-        r.reward_functions,
-        tokenizer,
-        conversation.tags,
-        weights=r.reward_weights or None,
-        options=parse_reward_options(r.reward_options),
-        aggregation=r.reward_aggregation,
-        make_pool=partial(_make_pool, r) if r.reward_workers != 0 else None,
-    )
-
-
-def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPool | None:
-    """Worker processes for the functions; none for rlvr's own, unless they are asked for."""
-    if r.reward_workers is None and all(f.function.__module__.startswith("rewards.functions.") for f in functions):
-        return None
-    return RewardPool(
-        functions,
-        plugins=r.reward_plugins,
-        workers=r.reward_workers,
-        timeout_s=r.reward_timeout_s,
-        memory_limit_bytes=r.reward_memory_mb * 2**20,
-        max_failed_share=r.max_reward_failures,
-    )
 
 
 @dataclass(frozen=True)

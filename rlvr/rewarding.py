@@ -1,8 +1,10 @@
-"""`RLVRRewardModel`: rule-based reward functions behind the call of a reward model.
+"""What the trainer asks for one score per response: `RLVRRewardModel` for rules, and what it shares with neural ones.
 
-The trainer asks a reward model for one score per response and does not know where it comes from.
+The trainer does not know where a score comes from: everything that scores is a `RewardScorer`, here for rules, in
+`rlvr.rewarding_neural` for neural reward models and both together, in `rlvr.environments` for what is made of scores.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,55 +14,35 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, call, resolve
-from rewards.combine import Aggregation, Combined
+from rewards.combine import Aggregation, Combined, Combiner
 from rewards.outcome import FAILED, Score
 from rewards.pool import Pending, RewardPool
 
 
-class RLVRRewardModel:
-    """Scores responses with registered functions, each called once for each sample.
-
-    Args:
-        reward_fn_list: names (see `rewards.resolve`), plain functions, or resolved `RewardFunction`s.
-        tokenizer: decodes responses when the model is called on token ids.
-        tags: the conversation template's response tags.
-        weights: one for each function, 1 by default; 0 makes a function a mere metric.
-        options: keyword arguments by function name.
-        aggregation: how the functions' scores are added up; see `rewards.combine`. Groups are the samples of one prompt.
-        make_pool: makes the worker processes that run the functions; without it they run in this process.
+class RewardScorer(ABC):
+    """Gives each response what it is paid.
 
     Attributes:
-        last_results: what the functions said at the last call, sample by sample.
+        tokenizer: the policy's; decodes responses when the scorer is called on token ids.
+        tags: the conversation template's response tags.
+        last_results: what was said at the last call, sample by sample.
     """
 
-    def __init__(
-        self,
-        reward_fn_list: Sequence[str | Callable[..., Any] | RewardFunction],
-        tokenizer: PreTrainedTokenizerBase | None = None,
-        tags: Tags | None = None,
-        weights: Sequence[float] | None = None,
-        options: Mapping[str, Mapping[str, Any]] | None = None,
-        aggregation: Aggregation = "sum",
-        make_pool: Callable[[Sequence[RewardFunction]], RewardPool | None] | None = None,
-    ) -> None:
-        functions = [_with_tokenizer(resolve(f, options=options), tokenizer) for f in reward_fn_list]
-        self.rewards = RewardSet(functions, weights, aggregation)
-        self.pool = make_pool(functions) if make_pool else None
-        self.tokenizer = tokenizer
-        self.tags = tags
-        self.last_results: list[Combined] = []
+    tokenizer: PreTrainedTokenizerBase | None = None
+    tags: Tags | None = None
+    last_results: Sequence[Combined] = ()
 
     @property
+    @abstractmethod
     def names(self) -> list[str]:
-        """The functions' names, in order."""
-        return [function.name for function in self.rewards.functions]
+        """What the scores are called, in order."""
 
+    @abstractmethod
     def begin(self) -> "Scoring":
         """Start to score samples that come one after the other, while others are still being generated."""
-        return Scoring(self)
 
     def score(self, samples: Sequence[Sample]) -> list[Combined]:
-        """Every function's verdict on each sample and the weighted total (None: no function applied, or one failed).
+        """Every verdict on each sample and the weighted total (None: nothing applied, or a function failed).
 
         Raises:
             UserError: a function returned something that is no score, or failed too often; the message names it.
@@ -68,11 +50,6 @@ class RLVRRewardModel:
         scoring = self.begin()
         scoring.add(samples)
         return scoring.result()
-
-    def close(self) -> None:
-        """End the worker processes, if there are any."""
-        if self.pool is not None:
-            self.pool.close()
 
     def __call__(
         self,
@@ -92,10 +69,10 @@ class RLVRRewardModel:
             gt_answer: [B] right answers.
 
         Returns:
-            [B] float32 scores; NaN where no function applied.
+            [B] float32 scores; NaN where nothing applied.
         """
         if self.tokenizer is None:
-            raise ValueError("RLVRRewardModel needs a tokenizer to be called on token ids")
+            raise ValueError(f"{type(self).__name__} needs a tokenizer to be called on token ids")
         samples = []
         for ids, mask, start, end, gold in zip(
             input_ids.tolist(), attention_mask.tolist(), response_start, response_end, gt_answer, strict=True
@@ -106,53 +83,127 @@ class RLVRRewardModel:
         totals = [result.total for result in self.score(samples)]
         return torch.tensor([float("nan") if t is None else t for t in totals], device=input_ids.device)
 
-    def to(self, device: Any) -> "RLVRRewardModel":
-        """Rules live on the CPU; here so that reward models of both kinds can be handled alike."""
+    def to(self, device: torch.device | str) -> "RewardScorer":
+        """Move what is on a device; rules live on the CPU."""
         return self
 
-    def eval(self) -> "RLVRRewardModel":
-        """Rules have no training mode; here so that reward models of both kinds can be handled alike."""
+    def eval(self) -> "RewardScorer":
+        """Nothing that scores has a training mode; here so that it can be handled like a module."""
         return self
 
+    def close(self) -> None:  # noqa: B027  most have nothing to do
+        """End worker processes, if there are any."""
 
-class Scoring:
+    def state_dict(self) -> dict[str, Any]:
+        """What scores depend on beside weights and settings, as plain JSON; a checkpoint keeps it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027  most have nothing to do
+        """Put back what `state_dict` returned."""
+
+
+class Scoring(ABC):
     """Scores on their way: samples are added as they are generated, and combined when all are there.
 
-    Functions that ask for the whole batch get it: with one among them, scoring starts at `complete`.
+    Args:
+        owner: remembers the results.
+        combiner: adds the columns up. Groups are the samples of one prompt.
     """
 
-    def __init__(self, model: RLVRRewardModel) -> None:
-        self.model = model
+    def __init__(self, owner: RewardScorer, combiner: Combiner) -> None:
+        self.owner, self.combiner = owner, combiner
         self.samples: list[Sample] = []
-        self.begun = 0
-        self.waiting: list[Pending | list[list[Score]]] = []
 
     def add(self, samples: Sequence[Sample]) -> None:
-        """Score these too; returns at once where worker processes do it."""
+        """Score these too; returns at once where that is done elsewhere."""
         self.samples.extend(samples)
-        if not any(function.batched for function in self.model.rewards.functions):
-            self.complete()
 
-    def complete(self) -> None:
-        """Begin to score all that was added."""
-        batch, self.begun = self.samples[self.begun :], len(self.samples)
-        if batch and self.model.pool is not None:
-            self.waiting.append(self.model.pool.submit(batch))
-        elif batch:
-            self.waiting.append([call.score(function, batch) for function in self.model.rewards.functions])
+    def complete(self) -> None:  # noqa: B027  most have nothing to do
+        """No more samples will come: begin to score what was added."""
+
+    @abstractmethod
+    def columns(self) -> list[list[Score]]:
+        """For each name, its score of each sample, in the order in which they were added; waits for them."""
 
     def result(self) -> list[Combined]:
         """The verdicts, in the order in which samples were added; waits for them.
 
         Raises:
-            UserError: see `RLVRRewardModel.score`.
+            UserError: see `RewardScorer.score`.
         """
+        groups = [sample.prompt for sample in self.samples]
+        results = self.combiner.combine(self.columns(), groups)
+        self.owner.last_results = results
+        return results
+
+
+class RLVRRewardModel(RewardScorer):
+    """Scores responses with registered functions, each called once for each sample.
+
+    Args:
+        reward_fn_list: names (see `rewards.resolve`), plain functions, or resolved `RewardFunction`s.
+        tokenizer: decodes responses when the model is called on token ids.
+        tags: the conversation template's response tags.
+        weights: one for each function, 1 by default; 0 makes a function a mere metric.
+        options: keyword arguments by function name.
+        aggregation: how the functions' scores are added up; see `rewards.combine`. Groups are the samples of one prompt.
+        make_pool: makes the worker processes that run the functions; without it they run in this process.
+    """
+
+    def __init__(
+        self,
+        reward_fn_list: Sequence[str | Callable[..., Any] | RewardFunction],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        tags: Tags | None = None,
+        weights: Sequence[float] | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        aggregation: Aggregation = "sum",
+        make_pool: Callable[[Sequence[RewardFunction]], RewardPool | None] | None = None,
+    ) -> None:
+        functions = [_with_tokenizer(resolve(f, options=options), tokenizer) for f in reward_fn_list]
+        self.rewards = RewardSet(functions, weights, aggregation)
+        self.pool = make_pool(functions) if make_pool else None
+        self.tokenizer = tokenizer
+        self.tags = tags
+
+    @property
+    def names(self) -> list[str]:
+        """The functions' names, in order."""
+        return self.rewards.names
+
+    def begin(self) -> "RuleScoring":
+        return RuleScoring(self)
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.close()
+
+
+class RuleScoring(Scoring):
+    """Scores by functions. Those that ask for the whole batch get it: with one among them, scoring starts at `complete`."""
+
+    def __init__(self, model: RLVRRewardModel) -> None:
+        super().__init__(model, model.rewards)
+        self.functions, self.pool = model.rewards.functions, model.pool
+        self.begun = 0
+        self.waiting: list[Pending | list[list[Score]]] = []
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        super().add(samples)
+        if not any(function.batched for function in self.functions):
+            self.complete()
+
+    def complete(self) -> None:
+        batch, self.begun = self.samples[self.begun :], len(self.samples)
+        if batch and self.pool is not None:
+            self.waiting.append(self.pool.submit(batch))
+        elif batch:
+            self.waiting.append([call.score(function, batch) for function in self.functions])
+
+    def columns(self) -> list[list[Score]]:
         self.complete()
         parts = [part if isinstance(part, list) else part.result() for part in self.waiting]
-        columns = [[one for part in parts for one in part[i]] for i in range(len(self.model.rewards.functions))]
-        groups = [sample.prompt for sample in self.samples]
-        self.model.last_results = self.model.rewards.combine(columns, groups)
-        return self.model.last_results
+        return [[one for part in parts for one in part[i]] for i in range(len(self.functions))]
 
 
 def _with_tokenizer(function: RewardFunction, tokenizer: PreTrainedTokenizerBase | None) -> RewardFunction:
@@ -196,4 +247,5 @@ def make_sample(
         response_ids=tuple(response_ids),
         finished=finished,
         columns=columns or {},
+        prompt_ids=tuple(prompt_ids),
     )

@@ -1,13 +1,12 @@
 """Settings that don't go together are found before anything is loaded."""
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from rlvr.config import Config
 from rlvr.errors import UserError
 from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
 from rlvr.validate_algo import check_algo
+from rlvr.validate_rewards import check_rewards
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def check_config(config: Config) -> None:
         UserError: says what was given, what is allowed and what to do.
     """
     _check_ranges(config)
-    _check_rewards(config)
     check_algo(config)
+    check_rewards(config)
     check_engine(config.rollout.engine)
     _check_sampled_logprobs(config)
     if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:
@@ -166,51 +165,3 @@ def _check_ranges(config: Config) -> None:
             raise UserError(f"--{flag} {value}: must lie between {low} and {high}")
     if not config.rollout.temperature > 0:
         raise UserError(f"--temperature {config.rollout.temperature}: must be above 0; PPO needs sampled responses")
-
-
-def _check_rewards(config: Config) -> None:
-    r = config.reward
-    if config.model.rm_checkpoint_path and not r.neural_reward_model:
-        raise UserError("--no_neural_reward_model and --rm_checkpoint_path exclude each other; leave one of them out")
-    if config.model.rm_checkpoint_path:
-        raise UserError(
-            "--rm_checkpoint_path: neural reward models are not available yet; pay by rules: --reward_functions NAME"
-        )
-    if not r.reward_functions:
-        from rewards import names
-
-        raise UserError(
-            f"no reward: give --reward_functions with one or more of {', '.join(names())}, package.module:function, or "
-            "path/to/file.py:function"
-        )
-    if r.reward_weights and len(r.reward_weights) != len(r.reward_functions):
-        raise UserError(
-            f"--reward_weights has {len(r.reward_weights)} numbers for {len(r.reward_functions)} reward functions; give "
-            "one for each"
-        )
-    parse_reward_options(r.reward_options)
-    for flag, value, allowed, what in [
-        ("--reward_workers", r.reward_workers, r.reward_workers is None or r.reward_workers >= 0, "at least 0"),
-        ("--reward_timeout_s", r.reward_timeout_s, r.reward_timeout_s > 0, "above 0"),
-        ("--reward_memory_mb", r.reward_memory_mb, r.reward_memory_mb >= 1, "at least 1"),
-        ("--max_reward_failures", r.max_reward_failures, 0 <= r.max_reward_failures <= 1, "a share from 0 to 1"),
-    ]:
-        if not allowed:
-            raise UserError(f"{flag} {value}: must be {what}")
-
-
-def parse_reward_options(text: str | None) -> dict[str, dict[str, Any]]:
-    """`--reward_options` as a mapping from function name to keyword arguments.
-
-    Raises:
-        UserError: it is not JSON, or not a mapping of mappings.
-    """
-    if text is None:
-        return {}
-    try:
-        options = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"--reward_options is not valid JSON ({error}): {text!r}") from None
-    if not isinstance(options, dict) or not all(isinstance(v, dict) for v in options.values()):
-        raise UserError(f'--reward_options must look like {{"gsm8k_reward_fn": {{"format_score": 0.2}}}}, not {text!r}')
-    return options

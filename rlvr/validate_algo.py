@@ -3,6 +3,7 @@
 from rlvr.config import Config, base_config
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
+from rlvr.models.adapter import is_adapter
 
 # What only a critic reads, in all sections.
 _OF_CRITIC = {
@@ -72,6 +73,8 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
     for section, names in _OF_CRITIC.items():
         for flag in names:
             given = getattr(getattr(config, section), flag)
+            if flag == "rm_pretrain" and is_adapter(config.model.rm_checkpoint_path):
+                continue  # the base of the reward model
             if given != getattr(getattr(untouched, section), flag):
                 raise UserError(
                     f"--{flag} {given} has no effect: {source} {name} has no critic. Leave it out, or choose one that has: "

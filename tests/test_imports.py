@@ -13,11 +13,20 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     ["rewards", "rlvr.core", "rlvr.config", "rlvr.presets", "rlvr.errors", "rlvr.seeding", "rlvr.suggest"],
     ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template", "rlvr.template_check"],
-    ["rlvr.rollout", "rlvr.rewarding", "rlvr.boost", "rlvr.metrics", "rlvr.tracking", "rlvr.checkpoint"],
-    ["rlvr.validate", "rlvr.validate_algo", "rlvr.run_folder", "rlvr.evaluate"],
+    [
+        "rlvr.rollout",
+        "rlvr.rewarding",
+        "rlvr.boost",
+        "rlvr.metrics",
+        "rlvr.tracking",
+        "rlvr.checkpoint",
+        "rlvr.reward_settings",
+    ],
+    ["rlvr.rewarding_neural", "rlvr.reward_normaliser", "rlvr.environments"],
+    ["rlvr.validate", "rlvr.validate_algo", "rlvr.validate_rewards", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],
     ["rlvr.trainer"],
-    ["rlvr.console", "rlvr.build", "rlvr.api", "rlvr.tools"],
+    ["rlvr.console", "rlvr.build", "rlvr.build_rewards", "rlvr.api", "rlvr.tools"],
     ["rlvr.cli"],
     ["scripts"],
 ]

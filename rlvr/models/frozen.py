@@ -1,10 +1,9 @@
-"""`Frozen`: a model that only infers, such as the reference model."""
+"""`Frozen`: a model that only infers: the reference model, a reward model."""
 
 from typing import Any
 
 import torch
-
-from rlvr.models.actor import Actor
+from torch import nn
 
 
 class Frozen:
@@ -15,7 +14,7 @@ class Frozen:
         precision: "bf16" runs forward passes under autocast.
     """
 
-    def __init__(self, model: Actor, precision: str, device: torch.device) -> None:
+    def __init__(self, model: nn.Module, precision: str, device: torch.device) -> None:
         self.model = model.eval().requires_grad_(False).to(device)
         self.precision = precision
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
+from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
@@ -83,17 +84,41 @@ class RewardModel(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, *, flash_attention: bool = False, trust_remote_code: bool = False
+        cls,
+        name: str | Path,
+        *,
+        base: str | None = None,
+        flash_attention: bool = False,
+        trust_remote_code: bool = False,
     ) -> "RewardModel":
-        """Read a trained reward model, ours or another's: a folder or hub name.
+        """Read a trained reward model, ours or another's: a folder or hub name, or a folder with a LoRA adapter.
+
+        Args:
+            base: the decoder under an adapter; by default the one that the adapter names.
 
         Raises:
             UserError: it can't be loaded, has more than one label, or its score head holds no trained weights.
         """
+        if is_adapter(name):
+            return cls._from_adapter(Path(name), base, trust_remote_code)
         model = load_sequence_classifier(
             str(name), flash_attention=flash_attention, trust_remote_code=trust_remote_code
         )
         return cls(model, _read_statistics(Path(name)))
+
+    @classmethod
+    def _from_adapter(cls, folder: Path, base: str | None, trust_remote_code: bool) -> "RewardModel":
+        config = read_adapter_config(folder)
+        if "score" not in (config.get("modules_to_save") or []):
+            raise UserError(
+                f"the adapter {folder} holds no trained score head: train it with 'score' among peft's modules_to_save "
+                "(task_type SEQ_CLS does that)"
+            )
+        base = base or config.get("base_model_name_or_path")
+        if not base:
+            raise UserError(f"the adapter {folder} does not say what it adapts: give its base with --rm_pretrain")
+        untrained = cls.from_base(base, trust_remote_code=trust_remote_code)
+        return cls(merge_adapter(untrained.model, folder), _read_statistics(folder))
 
     @classmethod
     def from_base(

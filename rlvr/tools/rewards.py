@@ -9,8 +9,8 @@ from rewards.audit import score_each
 from rewards.outcome import Score
 from rewards.pool import RewardPool
 from rlvr.errors import UserError
+from rlvr.reward_settings import parse_reward_options
 from rlvr.template import ConversationTemplate
-from rlvr.validate import parse_reward_options
 
 Scorer = Callable[[Sequence[Sample]], list[list[Score]]]
 """Scores samples: [function][sample]."""

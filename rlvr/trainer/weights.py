@@ -70,6 +70,7 @@ class PPOCheckpointer:
             "world_size": t.world_size,
             "progress": t.progress.state_dict(),
             "kl_coef": t.kl_coef,
+            "reward_model": _state_of(t.maker.reward_model),
             "loaders": {
                 "prompts": _state_of(t.prompt_loader),
                 "pretrain": _state_of(t.pretrain_loader),
@@ -100,6 +101,8 @@ class PPOCheckpointer:
             _load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
         t.progress.load_state_dict(state["progress"])
         t.kl_coef = state["kl_coef"]
+        if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
+            t.maker.reward_model.load_state_dict(state["reward_model"])
         self._loaders = state["loaders"]
         if state["world_size"] == t.world_size:
             own = files.load_tensors(path / f"rank-{t.rank}.pt")
@@ -147,8 +150,8 @@ def _load_role(role: Boosted, saved: Any, prefix: str, folder: Path) -> None:
     role.load_training_state(files.load_tensors(folder / "training.pt"))
 
 
-def _state_of(loader: Any) -> Any:
-    return loader.state_dict() if hasattr(loader, "state_dict") else None
+def _state_of(part: Any) -> Any:
+    return part.state_dict() if hasattr(part, "state_dict") else None
 
 
 def _differences(old: Any, new: Any, place: str = "") -> list[tuple[str, Any, Any]]:

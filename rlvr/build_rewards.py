@@ -1,0 +1,169 @@
+"""From settings to what pays: reward functions, a neural reward model, both, and the environment around them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from rewards import RewardFunction, load_plugins
+from rewards.pool import RewardPool
+from rlvr.boost.plugins import resolve_precision
+from rlvr.config import Config, RewardConfig
+from rlvr.conversation import Conversation, ConversationTemplate, auto_template
+from rlvr.environments import MultiObjective, PreferenceComparison
+from rlvr.errors import UserError
+from rlvr.models.adapter import is_adapter
+from rlvr.models.loading import load_tokenizer
+from rlvr.models.reward_model import RewardModel
+from rlvr.reward_normaliser import FixedNormaliser, Normaliser, RunningNormaliser
+from rlvr.reward_settings import (
+    NEURAL,
+    function_names,
+    is_multi_objective,
+    parse_env_config,
+    parse_objectives,
+    parse_reward_options,
+)
+from rlvr.rewarding import RewardScorer, RLVRRewardModel
+from rlvr.rewarding_neural import Encode, NeuralRewardModel, Reencode, WeightedRewards, own_tokens
+
+Note = Callable[[str], None]
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+
+def make_reward_model(
+    config: Config,
+    conversation: Conversation,
+    tokenizer: PreTrainedTokenizerBase,
+    device: torch.device,
+    note: Note = lambda message: None,
+) -> RewardScorer:
+    """Everything that the settings say of rewards. `note` gets what the user should know of it.
+
+    Raises:
+        UserError: a plugin that can't be loaded, an unknown function or option, a reward model that can't be used.
+    """
+    r, e = config.reward, config.env
+    scorer = _make_scorer(config, conversation, tokenizer, device, note)
+    if is_multi_objective(config):
+        objectives = parse_objectives(e.rl_reward_weights) or dict.fromkeys(scorer.names, 1.0)
+        scorer = MultiObjective(scorer, objectives, r.reward_aggregation)
+    if e.rl_env_type == "preference_comparison":
+        scorer = PreferenceComparison(scorer, **parse_env_config(e.rl_env_type, e.rl_env_config))
+    return scorer
+
+
+def _make_scorer(
+    config: Config, conversation: Conversation, tokenizer: PreTrainedTokenizerBase, device: torch.device, note: Note
+) -> RewardScorer:
+    r, functions = config.reward, function_names(config)
+    neural = _make_neural(config, conversation, tokenizer, device, note) if config.model.rm_checkpoint_path else None
+    load_plugins(r.reward_plugins)
+    if neural is not None and not functions:
+        return neural
+    rules = RLVRRewardModel(
+        functions,
+        tokenizer,
+        conversation.tags,
+        weights=r.reward_weights or None,
+        options=parse_reward_options(r.reward_options),
+        aggregation=r.reward_aggregation,
+        make_pool=partial(_make_pool, r) if r.reward_workers != 0 else None,
+    )
+    return rules if neural is None else WeightedRewards(rules, neural, r.reward_aggregation)
+
+
+def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPool | None:
+    """Worker processes for the functions; none for rlvr's own, unless they are asked for."""
+    if r.reward_workers is None and all(f.function.__module__.startswith("rewards.functions.") for f in functions):
+        return None
+    return RewardPool(
+        functions,
+        plugins=r.reward_plugins,
+        workers=r.reward_workers,
+        timeout_s=r.reward_timeout_s,
+        memory_limit_bytes=r.reward_memory_mb * 2**20,
+        max_failed_share=r.max_reward_failures,
+    )
+
+
+def _make_neural(
+    config: Config, conversation: Conversation, tokenizer: PreTrainedTokenizerBase, device: torch.device, note: Note
+) -> NeuralRewardModel:
+    m, r = config.model, config.reward
+    assert m.rm_checkpoint_path is not None
+    model = RewardModel.from_pretrained(
+        m.rm_checkpoint_path,
+        base=m.rm_pretrain,
+        flash_attention=m.use_flash_attn,
+        trust_remote_code=m.trust_remote_code,
+    )
+    return NeuralRewardModel(
+        model,
+        tokenizer,
+        conversation.tags,
+        weight=r.rm_weight,
+        encode=_choose_encoding(config, model, tokenizer, note),
+        normaliser=_make_normaliser(r, model, m.rm_checkpoint_path),
+        batch_size=config.rollout.generation_batch_size,
+        device=device,
+        precision=resolve_precision(config.parallel.mixed_precision, device),
+        offload=config.train.offload_inference_models and device.type == "cuda",
+        aggregation=r.reward_aggregation,
+    )
+
+
+def _make_normaliser(r: RewardConfig, model: RewardModel, path: str) -> Normaliser | None:
+    if r.reward_normalisation == "running":
+        return RunningNormaliser()
+    if r.reward_normalisation == "fixed":
+        if model.statistics is None:
+            raise UserError(
+                f"--reward_normalisation fixed: {path} holds no reward_statistics.json with the mean and standard deviation "
+                "of its scores; use running, or train it with `rlvr reward-model`"
+            )
+        return FixedNormaliser(model.statistics)
+    return None
+
+
+def _choose_encoding(config: Config, model: RewardModel, tokenizer: PreTrainedTokenizerBase, note: Note) -> Encode:
+    """The tokens as they were sampled where the reward model reads the same ones; else they are made anew."""
+    m = config.model
+    path = m.rm_checkpoint_path or ""
+    known = model.backbone.get_input_embeddings().num_embeddings
+    if (source := _tokenizer_source(path, m.rm_pretrain)) is None:
+        if known < len(tokenizer):
+            raise UserError(
+                f"--rm_checkpoint_path {path} holds no tokenizer, and its {known} embeddings are too few for the actor's "
+                f"vocabulary of {len(tokenizer)}: save the reward model's tokenizer in its folder"
+            )
+        note(f"the reward model {path} holds no tokenizer: taken to read the actor's tokens")
+        return own_tokens
+    theirs = load_tokenizer(source, m.trust_remote_code)
+    if theirs.get_vocab() == tokenizer.get_vocab():
+        return own_tokens
+    name = auto_template(theirs)
+    note(
+        f"the reward model {path} has another tokenizer than the actor: question and response are encoded anew for it, with "
+        f"the template {name}"
+    )
+    return Reencode(Conversation(ConversationTemplate.load(name), theirs))
+
+
+def _tokenizer_source(path: str, base: str | None) -> str | None:
+    """Where the reward model's tokenizer is; None where its folder has none."""
+    folder = Path(path)
+    if not folder.is_dir() or any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        return path
+    return base if is_adapter(folder) else None
+
+
+def describe_rewards(config: Config) -> str:
+    """What pays, for the header of a run."""
+    parts = [*function_names(config)]
+    if config.model.rm_checkpoint_path:
+        parts.append(f"{NEURAL} {config.model.rm_checkpoint_path}")
+    kind = config.env.rl_env_type or ("multi_objective" if is_multi_objective(config) else None)
+    return ", ".join(parts) + (f" ({kind})" if kind else "")
