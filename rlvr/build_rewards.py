@@ -94,12 +94,15 @@ def _make_neural(
 ) -> NeuralRewardModel:
     m, r = config.model, config.reward
     assert m.rm_checkpoint_path is not None
-    model = RewardModel.from_pretrained(
-        m.rm_checkpoint_path,
-        base=m.rm_pretrain,
-        flash_attention=m.use_flash_attn,
-        trust_remote_code=m.trust_remote_code,
-    )
+    try:
+        model = RewardModel.from_pretrained(
+            m.rm_checkpoint_path,
+            base=m.rm_pretrain,
+            flash_attention=m.use_flash_attn,
+            trust_remote_code=m.trust_remote_code,
+        )
+    except UserError as error:
+        raise UserError(f"--rm_checkpoint_path {m.rm_checkpoint_path}: {error}") from None
     return NeuralRewardModel(
         model,
         tokenizer,

@@ -100,6 +100,60 @@ def test_reward_options_must_be_json(capsys, tmp_path) -> None:
     assert "bonus" in message and "gsm8k_reward_fn" in message
 
 
+PAIRS = ("--num_generations", "2")
+JUDGED = ("--rl_env_type", "preference_comparison", *PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--rm_weight", "2"), "--rm_weight 2.0 is for a neural reward model, and there is none"),
+        (("--reward_normalisation", "running"), "--reward_normalisation running is for a neural reward model"),
+        (("--rm_checkpoint_path", "rm", "--rm_weight", "nan"), "--rm_weight nan: must be a finite number"),
+        (("--rm_checkpoint_path", "./rm"), "--rm_checkpoint_path ./rm: can't load the sequence classifier"),
+        (("--rm_checkpoint_path", "tiny"), "no trained sequence classifier"),
+        (
+            ("--rm_checkpoint_path", "rm", "--no_neural_reward_model"),
+            "--no_neural_reward_model and --rm_checkpoint_path",
+        ),
+        (
+            ("--rm_checkpoint_path", "rm", "--reward_normalisation", "running", "--dynamic_sampling", *PAIRS),
+            "needs all processes to score equally often",
+        ),
+        (
+            ("--rm_checkpoint_path", "rm", "--reward_normalisation", "running", "--estimator", "remax"),
+            "--estimator remax compares with it",
+        ),
+        (("--reward_weights", "0"), "nothing has a weight, so nothing is paid"),
+        (("--rl_reward_weights", '{"a": 1}'), "--rl_reward_weights needs --rl_multi_objective"),
+        (("--rl_multi_objective", "--rl_reward_weights", "{"), "--rl_reward_weights is not valid JSON"),
+        (("--rl_multi_objective", "--rl_reward_weights", '{"reward_model": 1}'), "give --rm_checkpoint_path"),
+        (("--rl_multi_objective", "--rl_reward_weights", '{"nope": 1}'), "no score is called 'nope'"),
+        (("--rl_multi_objective",), "there is one: give more --reward_functions"),
+        (
+            ("--rl_multi_objective", "--rl_reward_weights", '{"gsm8k_reward_fn": 1}', "--reward_weights", "2"),
+            "--reward_weights has no effect with several objectives",
+        ),
+        (("--rl_env_type", "roulette"), "roulette"),
+        (("--rl_env_config", '{"tie_margin": 1}'), "--rl_env_config needs --rl_env_type"),
+        ((*JUDGED, "--rl_env_config", "{"), "--rl_env_config is not valid JSON"),
+        ((*JUDGED, "--rl_env_config", '{"judges": "x"}'), "has no setting 'judges'; its settings: judge, tie_margin"),
+        ((*JUDGED, "--rl_env_config", '{"judge": "reward_model"}'), "give --rm_checkpoint_path"),
+        ((*JUDGED, "--rl_env_config", '{"judge": "nope"}'), "no score is called 'nope'"),
+        (("--rl_env_type", "preference_comparison"), "--num_generations is 1: give at least 2"),
+        ((*JUDGED, "--estimator", "remax"), "nothing to compare with"),
+        (("--critic_checkpoint_path", "tests"), "holds no critic"),
+    ],
+)
+def test_rewards_that_can_not_be_paid(capsys, tmp_path, flags, said) -> None:
+    assert said in fails(capsys, tmp_path, *flags)
+
+
+def test_neither_functions_nor_a_reward_model(capsys, tmp_path) -> None:
+    assert "--rm_checkpoint_path" in fails(capsys, tmp_path, reward=False)
+    assert "--rm_checkpoint_path" not in fails(capsys, tmp_path, "--no_neural_reward_model", reward=False)
+
+
 def template(path: Path, **changes) -> str:
     from rlvr.conversation import template_dir
 
@@ -183,7 +237,6 @@ def test_unknown_plugin(capsys, tmp_path) -> None:
         ("--zero_cpu_offload",),
         ("--mixed_precision", "fp16"),
         ("--lora_config", "lora.json"),
-        ("--rm_checkpoint_path", "rm"),
         ("--disable_loss_mask",),
         ("--ptx_coef", "0.5"),
         ("--temperature", "0"),
