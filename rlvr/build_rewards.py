@@ -93,10 +93,10 @@ def _make_neural(
     config: Config, conversation: Conversation, tokenizer: PreTrainedTokenizerBase, device: torch.device, note: Note
 ) -> NeuralRewardModel:
     m, r = config.model, config.reward
-    assert m.rm_checkpoint_path is not None
+    path = _weights_of(m.rm_checkpoint_path or "")
     try:
         model = RewardModel.from_pretrained(
-            m.rm_checkpoint_path,
+            path,
             base=m.rm_pretrain,
             flash_attention=m.use_flash_attn,
             trust_remote_code=m.trust_remote_code,
@@ -108,14 +108,20 @@ def _make_neural(
         tokenizer,
         conversation.tags,
         weight=r.rm_weight,
-        encode=_choose_encoding(config, model, tokenizer, note),
-        normaliser=_make_normaliser(r, model, m.rm_checkpoint_path),
+        encode=_choose_encoding(config, path, model, tokenizer, note),
+        normaliser=_make_normaliser(r, model, path),
         batch_size=config.rollout.generation_batch_size,
         device=device,
         precision=resolve_precision(config.parallel.mixed_precision, device),
         offload=config.train.offload_inference_models and device.type == "cuda",
         aggregation=r.reward_aggregation,
     )
+
+
+def _weights_of(path: str) -> str:
+    """Of the folder of a whole run of `rlvr reward-model`, where its weights are."""
+    inside = Path(path) / "reward_model" / "modeling"
+    return str(inside) if inside.is_dir() else path
 
 
 def _make_normaliser(r: RewardConfig, model: RewardModel, path: str) -> Normaliser | None:
@@ -131,10 +137,11 @@ def _make_normaliser(r: RewardConfig, model: RewardModel, path: str) -> Normalis
     return None
 
 
-def _choose_encoding(config: Config, model: RewardModel, tokenizer: PreTrainedTokenizerBase, note: Note) -> Encode:
+def _choose_encoding(
+    config: Config, path: str, model: RewardModel, tokenizer: PreTrainedTokenizerBase, note: Note
+) -> Encode:
     """The tokens as they were sampled where the reward model reads the same ones; else they are made anew."""
     m = config.model
-    path = m.rm_checkpoint_path or ""
     known = model.backbone.get_input_embeddings().num_embeddings
     if (source := _tokenizer_source(path, m.rm_pretrain)) is None:
         if known < len(tokenizer):

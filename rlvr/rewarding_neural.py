@@ -87,7 +87,8 @@ class NeuralRewardModel(RewardScorer):
         self.combiner = Combiner([NEURAL], [weight], aggregation)
         self.encode, self.normaliser, self.batch_size = encode, normaliser, batch_size
         # Absolute positions end somewhere; the newest tokens are what is judged.
-        self.max_tokens: int | None = getattr(model.model.config, "max_position_embeddings", None)
+        places = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
+        self.max_tokens: int | None = places
 
     @property
     def names(self) -> list[str]:

@@ -36,7 +36,7 @@ class ModelConfig:
     """Folder with critic weights to start from: `SAVE_PATH/critic/modeling` of an earlier run, or a reward model, whose
     score the values then start from."""
     rm_checkpoint_path: Annotated[str | None, _alias("rl_reward_model_path")] = None
-    """Neural reward model that pays: what `rlvr reward-model` wrote, or any sequence classifier of transformers with one
+    """Neural reward model that pays: the folder that `rlvr reward-model` wrote, or any sequence classifier of transformers with one
     label on a decoder (a folder or hub name)."""
     lora_config: str | None = None
     """JSON file with LoRA settings. Not available yet: full fine-tuning only."""

@@ -1,0 +1,179 @@
+"""A reward model learned from graded samples, PPO on it, and what that does to the truth: docs/reward_models.md.
+
+    uv run --with matplotlib python -m benchmarks.reward_model                    # everything; see docs for the time
+    uv run --with matplotlib python -m benchmarks.reward_model --out runs/rm --plot_only
+
+On the built-in model and problems. Samples of the model are graded by the rule; a right and a wrong response to the same
+problem are a pair. Two reward models learn from them, one from many pairs and one from few, and PPO maximises each. The
+rule is asked along the way, as a mere metric: where the model's score goes up and the rule's accuracy does not, the reward
+is being hacked. What is finished under `--out` is not run again. One thread throughout.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.presets import import_pyplot
+
+ROOT = Path(__file__).parents[1]
+RULE = ["--reward_functions", "gsm8k_reward_fn", "--reward_weights", "0"]
+# Name of the run -> pairs that its reward model learns from.
+REWARD_MODELS = {"many pairs": 4000, "few pairs": 100}
+HELD_OUT_ACCURACY = 0.85
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/reward_model"), help="folder of the runs")
+    parser.add_argument("--problems", type=int, default=3000, help="problems whose responses make pairs")
+    parser.add_argument("--samples", type=int, default=8, help="responses to each")
+    parser.add_argument("--episodes", type=int, default=60, help="of PPO")
+    parser.add_argument("--plot", type=Path, default=ROOT / "docs" / "reward_hacking.png", help="file of the plot")
+    parser.add_argument("--plot_only", action="store_true", help="run nothing; draw what is there")
+    arguments = parser.parse_args()
+    pyplot = import_pyplot()
+    out = arguments.out.resolve()
+    if not arguments.plot_only:
+        make_pairs(out, arguments.problems, arguments.samples)
+        for name, count in REWARD_MODELS.items():
+            train_reward_model(folder_of(out, name, "rm"), out / "train.jsonl", out / "test.jsonl", count)
+            train_policy(folder_of(out, name, "ppo"), folder_of(out, name, "rm"), arguments.episodes)
+    accuracy = {name: held_out_accuracy(folder_of(out, name, "rm")) for name in REWARD_MODELS}
+    curves = {name: read_rows(folder_of(out, name, "ppo")) for name in REWARD_MODELS}
+    draw(pyplot, curves, accuracy, arguments.plot)
+    print(table(curves, accuracy))
+    print(f"drawn: {arguments.plot}")
+    if accuracy["many pairs"] < HELD_OUT_ACCURACY:
+        sys.exit(f"error: the reward model ranks {accuracy['many pairs']:.1%} of held-out pairs, less than 85 %")
+
+
+def folder_of(out: Path, name: str, kind: str) -> Path:
+    return out / f"{kind}-{name.replace(' ', '-')}"
+
+
+def make_pairs(out: Path, problems: int, samples: int) -> None:
+    """Preference pairs from graded samples of the built-in model, for training and held out."""
+    out.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", problems), ("test", problems // 6)):
+        path = out / f"{split}.jsonl"
+        if not path.is_file():
+            rows = graded_pairs(split, count, samples)
+            path.write_text("\n".join(json.dumps(row) for row in rows))
+            print(f"{split}: {len(rows)} pairs from {count} problems with {samples} responses each", flush=True)
+
+
+def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
+    """One pair, a right and a wrong response, for each problem that has both; drawn at random among its responses."""
+    from rewards import grade
+    from rlvr.conversation import Conversation, ConversationTemplate
+    from rlvr.data.prompts import prepare_prompts
+    from rlvr.data.readers import read_problems
+    from rlvr.models.loading import load_causal_lm, load_tokenizer
+    from rlvr.rollout.engine import Sampling, make_engine
+
+    tokenizer = load_tokenizer("tiny")
+    conversation = Conversation(ConversationTemplate.load("tiny"), tokenizer)
+    # Not the problems of PPO and of its evaluation, which have seed 0.
+    prompts = prepare_prompts(read_problems([f"builtin:{split}"], limit=count, seed=7), conversation, 96).prompts
+    repeated = [prompt for prompt in prompts for _ in range(samples)]
+    sampling = Sampling(max_new_tokens=64, stop_ids=conversation.stop_ids)
+    rollouts = make_engine("hf", tokenizer).generate(
+        load_causal_lm("tiny").eval(), repeated, sampling, ("pairs", split)
+    )
+    rng, rows = random.Random(0), []
+    for start in range(0, len(repeated), samples):
+        problem = repeated[start].problem
+        texts = {conversation.decode_response(r.response_ids.tolist()) for r in rollouts[start : start + samples]}
+        by_verdict: dict[bool, list[str]] = {True: [], False: []}
+        for text in sorted(texts):
+            by_verdict[grade(text, problem.answer or "", tags=conversation.tags).correct].append(text)
+        if by_verdict[True] and by_verdict[False]:
+            chosen, rejected = rng.choice(by_verdict[True]), rng.choice(by_verdict[False])
+            rows.append({"question": problem.question, "chosen": chosen, "rejected": rejected})
+    return rows
+
+
+def train_reward_model(folder: Path, train: Path, test: Path, pairs: int) -> None:
+    if (folder / "reward_model" / "modeling").is_dir():
+        return
+    passes = 4 if pairs >= 1000 else 20
+    rlvr(
+        folder, "reward-model", "--preference_dataset", str(train), "--eval_dataset", str(test), "--max_samples", str(pairs),
+        "--num_epochs", str(passes), "--center_rewards_coefficient", "0.01",
+    )  # fmt: skip
+
+
+def train_policy(folder: Path, reward_model: Path, episodes: int) -> None:
+    if (folder / "actor" / "modeling").is_dir():
+        return
+    rlvr(folder, "train", "--rm_checkpoint_path", str(reward_model), *RULE, "--num_episodes", str(episodes))
+
+
+def rlvr(folder: Path, command: str, *flags: str) -> None:
+    """One run on one thread; goes on where an earlier one was stopped."""
+    print(f"rlvr {command}: {folder}", flush=True)
+    with folder.with_suffix(".txt").open("w") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "rlvr.cli", command, *flags, "--save_path", str(folder), "--resume"],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    if done.returncode:
+        sys.exit(f"error: rlvr {command} failed; see {folder.with_suffix('.txt')}")
+
+
+def read_rows(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def held_out_accuracy(folder: Path) -> float:
+    """Share of held-out pairs that the finished reward model ranks right."""
+    return [row["eval/accuracy"] for row in read_rows(folder) if "eval/accuracy" in row][-1]
+
+
+def draw(pyplot: Any, curves: dict[str, list[dict[str, float]]], accuracy: dict[str, float], path: Path) -> None:
+    """For each reward model: its score and the rule's accuracy on the same responses, episode by episode."""
+    figure, places = pyplot.subplots(1, len(curves), figsize=(11, 4.2), layout="constrained", sharey=True)
+    for number, (name, rows) in enumerate(curves.items()):
+        rows = [row for row in rows if "reward/reward_model" in row]
+        episodes = [row["step"] for row in rows]
+        truth, score = places[number], places[number].twinx()
+        truth.plot(episodes, [100 * row["outcome/correct"] for row in rows], color="C0", label="right by the rule, %")
+        score.plot(episodes, [row["reward/reward_model"] for row in rows], color="C1", label="reward model's score")
+        truth.set(
+            xlabel="episode",
+            ylim=(0, 101),
+            title=f"{REWARD_MODELS[name]:,} pairs: {accuracy[name]:.0%} of held-out pairs ranked right",
+        )
+        truth.grid(alpha=0.3)
+        lines = truth.get_lines() + score.get_lines()
+        truth.legend(lines, [line.get_label() for line in lines], loc="lower right", fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def table(curves: dict[str, list[dict[str, float]]], accuracy: dict[str, float]) -> str:
+    """Markdown: the reward model, and what PPO on it did to its score and to held-out accuracy."""
+    lines = [
+        "| pairs | held-out pairs ranked right | score before | after | held-out accuracy before | after |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rows in curves.items():
+        scores = [row["reward/reward_model"] for row in rows if "reward/reward_model" in row]
+        truth = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
+        lines.append(
+            f"| {REWARD_MODELS[name]:,} | {accuracy[name]:.1%} | {scores[0]:.2f} | {scores[-1]:.2f} | {truth[0]:.1%} | "
+            f"{truth[-1]:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
