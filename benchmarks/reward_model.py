@@ -69,6 +69,8 @@ def make_pairs(out: Path, problems: int, samples: int) -> None:
 
 def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
     """One pair, a right and a wrong response, for each problem that has both; drawn at random among its responses."""
+    import torch
+
     from rewards import grade
     from rlvr.conversation import Conversation, ConversationTemplate
     from rlvr.data.prompts import prepare_prompts
@@ -76,6 +78,7 @@ def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
     from rlvr.models.loading import load_causal_lm, load_tokenizer
     from rlvr.rollout.engine import Sampling, make_engine
 
+    torch.set_num_threads(1)
     tokenizer = load_tokenizer("tiny")
     conversation = Conversation(ConversationTemplate.load("tiny"), tokenizer)
     # Not the problems of PPO and of its evaluation, which have seed 0.

@@ -42,3 +42,14 @@ def test_the_flags_of_the_commands_exist(line: str) -> None:
 
     command = words[words.index("rlvr") + 1]
     assert f"rlvr {command}" in USAGE
+
+
+REWARD_MODELS = (Path(__file__).parents[1] / "docs" / "reward_models.md").read_text()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^    (rlvr train .*)$", REWARD_MODELS, re.MULTILINE))
+def test_the_commands_about_reward_models_can_be_given(line: str) -> None:
+    from rlvr.config import parse
+    from rlvr.validate import check_config
+
+    check_config(parse(shlex.split(line)[2:]))
