@@ -4,9 +4,9 @@
     uv run --with matplotlib python -m benchmarks.reward_model --out runs/rm --plot_only
 
 On the built-in model and problems. Samples of the model are graded by the rule; a right and a wrong response to the same
-problem are a pair. Two reward models learn from them, one from many pairs and one from few, and PPO maximises each. The
-rule is asked along the way, as a mere metric: where the model's score goes up and the rule's accuracy does not, the reward
-is being hacked. What is finished under `--out` is not run again. One thread throughout.
+problem are a pair. A reward model learns from them, and PPO maximises it twice: almost free to move away from the initial
+model, and tied to it. The rule is asked along the way, as a mere metric: where the model's score goes up and the rule's
+accuracy goes down, the reward is being hacked. What is finished under `--out` is not run again. One thread throughout.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from benchmarks.presets import import_pyplot
 
 ROOT = Path(__file__).parents[1]
 RULE = ["--reward_functions", "gsm8k_reward_fn", "--reward_weights", "0"]
-# Name of the run -> pairs that its reward model learns from.
-REWARD_MODELS = {"many pairs": 4000, "few pairs": 100}
+# Weights of the divergence from the initial model.
+KL_COEFS = (0.001, 0.05)
 HELD_OUT_ACCURACY = 0.85
 
 
@@ -38,22 +38,20 @@ def main() -> None:
     arguments = parser.parse_args()
     pyplot = import_pyplot()
     out = arguments.out.resolve()
+    folders = {kl_coef: out / f"ppo-kl-{kl_coef}" for kl_coef in KL_COEFS}
     if not arguments.plot_only:
         make_pairs(out, arguments.problems, arguments.samples)
-        for name, count in REWARD_MODELS.items():
-            train_reward_model(folder_of(out, name, "rm"), out / "train.jsonl", out / "test.jsonl", count)
-            train_policy(folder_of(out, name, "ppo"), folder_of(out, name, "rm"), arguments.episodes)
-    accuracy = {name: held_out_accuracy(folder_of(out, name, "rm")) for name in REWARD_MODELS}
-    curves = {name: read_rows(folder_of(out, name, "ppo")) for name in REWARD_MODELS}
-    draw(pyplot, curves, accuracy, arguments.plot)
-    print(table(curves, accuracy))
+        train_reward_model(out / "rm", out / "train.jsonl", out / "test.jsonl")
+        for kl_coef, folder in folders.items():
+            train_policy(folder, out / "rm", kl_coef, arguments.episodes)
+    curves = {kl_coef: read_rows(folder) for kl_coef, folder in folders.items()}
+    draw(pyplot, curves, arguments.plot)
+    print(table(curves))
     print(f"drawn: {arguments.plot}")
-    if accuracy["many pairs"] < HELD_OUT_ACCURACY:
-        sys.exit(f"error: the reward model ranks {accuracy['many pairs']:.1%} of held-out pairs, less than 85 %")
-
-
-def folder_of(out: Path, name: str, kind: str) -> Path:
-    return out / f"{kind}-{name.replace(' ', '-')}"
+    accuracy = held_out_accuracy(out / "rm")
+    print(f"the reward model ranks {accuracy:.1%} of held-out pairs right")
+    if accuracy < HELD_OUT_ACCURACY:
+        sys.exit(f"error: fewer than {HELD_OUT_ACCURACY:.0%}")
 
 
 def make_pairs(out: Path, problems: int, samples: int) -> None:
@@ -101,20 +99,20 @@ def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
     return rows
 
 
-def train_reward_model(folder: Path, train: Path, test: Path, pairs: int) -> None:
+def train_reward_model(folder: Path, train: Path, test: Path) -> None:
     if (folder / "reward_model" / "modeling").is_dir():
         return
-    passes = 4 if pairs >= 1000 else 20
     rlvr(
-        folder, "reward-model", "--preference_dataset", str(train), "--eval_dataset", str(test), "--max_samples", str(pairs),
-        "--num_epochs", str(passes), "--center_rewards_coefficient", "0.01",
+        folder, "reward-model", "--preference_dataset", str(train), "--eval_dataset", str(test), "--num_epochs", "4",
+        "--center_rewards_coefficient", "0.01",
     )  # fmt: skip
 
 
-def train_policy(folder: Path, reward_model: Path, episodes: int) -> None:
+def train_policy(folder: Path, reward_model: Path, kl_coef: float, episodes: int) -> None:
     if (folder / "actor" / "modeling").is_dir():
         return
-    rlvr(folder, "train", "--rm_checkpoint_path", str(reward_model), *RULE, "--num_episodes", str(episodes))
+    flags = ["--kl_coef", str(kl_coef), "--num_episodes", str(episodes)]
+    rlvr(folder, "train", "--rm_checkpoint_path", str(reward_model), *RULE, *flags)
 
 
 def rlvr(folder: Path, command: str, *flags: str) -> None:
@@ -141,39 +139,43 @@ def held_out_accuracy(folder: Path) -> float:
     return [row["eval/accuracy"] for row in read_rows(folder) if "eval/accuracy" in row][-1]
 
 
-def draw(pyplot: Any, curves: dict[str, list[dict[str, float]]], accuracy: dict[str, float], path: Path) -> None:
-    """For each reward model: its score and the rule's accuracy on the same responses, episode by episode."""
-    figure, places = pyplot.subplots(1, len(curves), figsize=(11, 4.2), layout="constrained", sharey=True)
-    for number, (name, rows) in enumerate(curves.items()):
-        rows = [row for row in rows if "reward/reward_model" in row]
-        episodes = [row["step"] for row in rows]
-        truth, score = places[number], places[number].twinx()
-        truth.plot(episodes, [100 * row["outcome/correct"] for row in rows], color="C0", label="right by the rule, %")
-        score.plot(episodes, [row["reward/reward_model"] for row in rows], color="C1", label="reward model's score")
-        truth.set(
-            xlabel="episode",
-            ylim=(0, 101),
-            title=f"{REWARD_MODELS[name]:,} pairs: {accuracy[name]:.0%} of held-out pairs ranked right",
+Curves = dict[float, list[dict[str, float]]]
+
+
+def draw(pyplot: Any, curves: Curves, path: Path) -> None:
+    """For each run: the reward model's score and the rule's accuracy on the same responses, episode by episode."""
+    figure, places = pyplot.subplots(1, len(curves), figsize=(11, 4.2), layout="constrained")
+    for truth, (kl_coef, rows) in zip(places, curves.items(), strict=True):
+        paid = [row for row in rows if "reward/reward_model" in row]
+        episodes = [row["step"] for row in paid]
+        score = truth.twinx()
+        truth.plot(episodes, [100 * row["outcome/correct"] for row in paid], color="C0", label="right by the rule, %")
+        score.plot(
+            episodes, [row["reward/reward_model"] for row in paid], color="C1", label="score of the reward model"
         )
+        truth.set(xlabel="episode", ylabel="right by the rule, %", ylim=(0, 101), title=f"--kl_coef {kl_coef}")
+        score.set(ylabel="score of the reward model")
         truth.grid(alpha=0.3)
         lines = truth.get_lines() + score.get_lines()
-        truth.legend(lines, [line.get_label() for line in lines], loc="lower right", fontsize=9)
+        truth.legend(lines, [line.get_label() for line in lines], loc="center right", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
 
-def table(curves: dict[str, list[dict[str, float]]], accuracy: dict[str, float]) -> str:
-    """Markdown: the reward model, and what PPO on it did to its score and to held-out accuracy."""
+def table(curves: Curves) -> str:
+    """Markdown: what PPO on the reward model did to its score and to the truth."""
     lines = [
-        "| pairs | held-out pairs ranked right | score before | after | held-out accuracy before | after |",
-        "|---|---|---|---|---|---|",
+        "| `--kl_coef` | score, first episode | last | right, first | best | last | held-out accuracy before | after |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name, rows in curves.items():
-        scores = [row["reward/reward_model"] for row in rows if "reward/reward_model" in row]
-        truth = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
+    for kl_coef, rows in curves.items():
+        paid = [row for row in rows if "reward/reward_model" in row]
+        scores = [row["reward/reward_model"] for row in paid]
+        right = [row["outcome/correct"] for row in paid]
+        held_out = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
         lines.append(
-            f"| {REWARD_MODELS[name]:,} | {accuracy[name]:.1%} | {scores[0]:.2f} | {scores[-1]:.2f} | {truth[0]:.1%} | "
-            f"{truth[-1]:.1%} |"
+            f"| {kl_coef} | {scores[0]:.2f} | {scores[-1]:.2f} | {right[0]:.1%} | {max(right):.1%} | {right[-1]:.1%} | "
+            f"{held_out[0]:.1%} | {held_out[-1]:.1%} |"
         )
     return "\n".join(lines)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import VOCAB, tiny_model
-from trainer_harness import LetterTokenizer, loader, make_trainer, share_of_f, weights
+from trainer_harness import LetterTokenizer, loader, make_trainer, prompts, share_of_f, weights
+from transformers import AutoModelForSequenceClassification
 
 from rewards import Sample
 from rlvr.checkpoint import list_checkpoints
@@ -194,6 +195,22 @@ def test_ppo_raises_the_score_of_the_reward_model_and_a_rule_is_logged_beside(fo
     assert "reward/share_of_f" in rows[0]
 
 
+def test_the_trainer_takes_a_bare_model_too(folder, process) -> None:
+    results = []
+    bare = AutoModelForSequenceClassification.from_pretrained(folder)
+    for given in (neural(folder), RewardModel.from_pretrained(folder), bare):
+        trainer = make_trainer(reward_model=given)
+        trainer.fit(1, 1, 1, loader())
+        results.append(weights(trainer))
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+    with pytest.raises(UserError, match="one label"):
+        make_trainer(
+            reward_model=AutoModelForSequenceClassification.from_pretrained(
+                folder, num_labels=2, ignore_mismatched_sizes=True
+            )
+        )
+
+
 def test_a30_a_resumed_run_with_running_normalisation_is_the_same_bit_for_bit(folder, process, tmp_path) -> None:
     def trainer(place: Path | None = None):
         reward_model = neural(folder, normaliser=RunningNormaliser())
@@ -287,8 +304,6 @@ def test_an_adapter_without_a_head_or_without_a_base(tmp_path) -> None:
 def test_scores_are_counted_in_the_metrics(folder, process) -> None:
     trainer = make_trainer(reward_model=neural(folder))
     meter = Meter()
-    from trainer_harness import prompts
-
     trainer.maker.make_experience(prompts(6), meter, 0)
     means = meter.means()
     assert means["objective/scores"] == pytest.approx(means["reward/reward_model"])

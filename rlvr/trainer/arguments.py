@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
+from rlvr.experience.maker import SampleScorer
 from rlvr.models.actor import Actor
 from rlvr.models.frozen import Frozen
+from rlvr.models.reward_model import RewardModel
+from rlvr.rewarding_neural import NeuralRewardModel
 from rlvr.rollout.engine import Sampling
 
 
@@ -64,6 +67,29 @@ def as_actor(model: Any) -> Any:
 def make_reference(model: Any, precision: str, device: torch.device) -> Frozen:
     """The frozen initial model."""
     return Frozen(model if isinstance(model, Actor) else Actor(model), precision, device)
+
+
+def as_scorer(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    conversation: Conversation | None,
+    *,
+    precision: str,
+    device: torch.device,
+    offload: bool,
+) -> SampleScorer:
+    """A `RewardModel`, or a sequence classifier of transformers, becomes a scorer of the policy's own tokens; what scores
+    samples already stays.
+
+    Raises:
+        UserError: a classifier that is no reward model.
+    """
+    if isinstance(model, PreTrainedModel):
+        model = RewardModel(model)
+    if not isinstance(model, RewardModel):
+        return model
+    tags = conversation.tags if conversation is not None else None
+    return NeuralRewardModel(model, tokenizer, tags, precision=precision, device=device, offload=offload)
 
 
 def make_sampling(

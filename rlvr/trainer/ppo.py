@@ -29,8 +29,9 @@ from rlvr.experience.settings import ExperienceSettings
 from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
+from rlvr.models.reward_model import RewardModel
 from rlvr.rollout.engine import Engine, make_engine
-from rlvr.trainer.arguments import as_actor, choose_estimator, make_reference, make_sampling, refuse
+from rlvr.trainer.arguments import as_actor, as_scorer, choose_estimator, make_reference, make_sampling, refuse
 from rlvr.trainer.learning import cut_into_micro_batches, positive_size, step_size, train_actor, train_critic
 from rlvr.trainer.online import OnlineTrainer
 from rlvr.trainer.settings import PPOSettings
@@ -51,7 +52,8 @@ class PPOTrainer(OnlineTrainer):
         actor_booster, critic_booster: one Booster for each role.
         actor: the policy: a transformers causal LM or an `Actor`, or an `Actor` that `actor_booster` has boosted.
         critic: a `Critic`, boosted or not. None (with its Booster and optimizer) for estimators that read no values.
-        reward_model: scores responses; an `RLVRRewardModel`, or anything with its `begin` method.
+        reward_model: scores responses; an `RLVRRewardModel` (or anything with its `begin` method), a `RewardModel`, or a
+            transformers sequence classifier with one label that reads the policy's tokens.
         initial_model: frozen policy that the divergence is measured from; None needs `kl_coef` 0.
         actor_optim, critic_optim: optimizers over the roles' parameters (boosted together with them).
         actor_lr_scheduler, critic_lr_scheduler: stepped once for each optimizer step; None = constant.
@@ -67,7 +69,7 @@ class PPOTrainer(OnlineTrainer):
         value_clip: clip range of the value's change; None = off.
         sample_buffer: draw mini-batches with replacement.
         dataloader_pin_memory: pin batches on their way to a GPU.
-        offload_inference_models: keep the initial model in main memory while learning.
+        offload_inference_models: keep the initial model and the reward model in main memory while they don't infer.
         apply_loss_mask: must be true: a loss over padding is wrong.
         accumulation_steps: an optimizer step takes so many times `train_batch_size` samples.
         save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
@@ -99,7 +101,7 @@ class PPOTrainer(OnlineTrainer):
         critic_booster: "Booster | None",
         actor: PreTrainedModel | Actor,
         critic: Critic | None,
-        reward_model: SampleScorer,
+        reward_model: SampleScorer | RewardModel | PreTrainedModel,
         initial_model: PreTrainedModel | Actor | None,
         actor_optim: Optimizer,
         critic_optim: Optimizer | None,
@@ -156,6 +158,10 @@ class PPOTrainer(OnlineTrainer):
             self.critic = Boosted(critic_booster, critic, critic_optim, critic_lr_scheduler, **options)
         reference = make_reference(initial_model, precision, self.actor.device) if kl_coef and initial_model else None
         self.tokenizer, self.conversation = tokenizer, conversation
+        offload = offload_inference_models and self.actor.device.type == "cuda"
+        scorer = as_scorer(
+            reward_model, tokenizer, conversation, precision=precision, device=self.actor.device, offload=offload
+        )
         sampling = make_sampling(tokenizer, conversation, generate_kwargs)
         pad_id = tokenizer.pad_token_id or 0
         self.settings = PPOSettings(
@@ -181,7 +187,7 @@ class PPOTrainer(OnlineTrainer):
             self.actor,
             self.critic,
             reference,
-            reward_model,
+            scorer,
             engine,
             sampling,
             tokenizer,
@@ -194,7 +200,7 @@ class PPOTrainer(OnlineTrainer):
                 kl_in=self.settings.kl_in,
                 kl_estimator=self.settings.kl_estimator,
                 pad_id=pad_id,
-                offload_reference=offload_inference_models and self.actor.device.type == "cuda",
+                offload_reference=offload,
                 **of_experience,
             ),
         )
