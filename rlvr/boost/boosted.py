@@ -4,7 +4,7 @@ Actor, critic and every supervised trainer use it, so that what differs between 
 averages, who may skip a synchronisation, where the master weights are) is known in this one file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,14 @@ class Boosted:
             self.lr_scheduler.step()
         optimizer.zero_grad()
         return self.grad_norm
+
+    def learn(self, losses: Sequence[Callable[[], Tensor]]) -> float:
+        """One optimizer step on shares of a loss, formed one after the other. Returns the gradient's norm."""
+        for index, loss in enumerate(losses):
+            # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
+            with self.no_sync(index < len(losses) - 1):
+                self.backward(loss())
+        return self.step()
 
     def to(self, device: torch.device | str) -> "Boosted":
         """Move the model (for offloading models that only infer)."""

@@ -4,7 +4,7 @@ A mini-batch is cut into micro-batches; each contributes its share of a loss tha
 optimizer step (all micro-batches, all ranks), so how it is cut changes nothing (pitfall A20).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -103,7 +103,7 @@ def train_actor(
     losses = [partial(policy_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
     if ptx_size is not None:
         losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
-    _accumulate(actor, losses)
+    actor.learn(losses)
     _count_step(meter, "actor", actor.grad_norm)
 
 
@@ -111,7 +111,7 @@ def train_critic(
     critic: Boosted, micro_batches: Sequence[MicroBatch], size: StepSize, settings: PPOSettings, meter: Meter
 ) -> None:
     """Accumulate the value loss over the micro-batches, then one optimizer step."""
-    _accumulate(critic, [partial(value_loss, critic, batch, size, settings, meter) for batch in micro_batches])
+    critic.learn([partial(value_loss, critic, batch, size, settings, meter) for batch in micro_batches])
     _count_step(meter, "critic", critic.grad_norm)
 
 
@@ -119,14 +119,6 @@ def _count_step(meter: Meter, role: str, grad_norm: float) -> None:
     """Count one optimizer step over all ranks: losses are added up in shares, and their mean is over steps."""
     meter.add(f"train/{role}_loss", 0.0, 1 / (dist.get_world_size() if dist.is_initialized() else 1))
     meter.add(f"grad_norm/{role}", grad_norm)
-
-
-def _accumulate(role: Boosted, losses: Sequence[Callable[[], Tensor]]) -> None:
-    for index, loss in enumerate(losses):
-        # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
-        with role.no_sync(index < len(losses) - 1):
-            role.backward(loss())
-    role.step()
 
 
 def policy_loss(

@@ -1,23 +1,20 @@
 """`OnlineTrainer`: collect, learn, report, save; again. What is collected and learned is a subclass's business."""
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
-from rlvr.boost.process import any_rank
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected
 from rlvr.metrics import Meter
 from rlvr.tracking import Tracker, make_sinks
+from rlvr.trainer.base import BaseTrainer
 from rlvr.trainer.callbacks import Callback
-from rlvr.trainer.interrupt import Interrupted, InterruptGuard
 from rlvr.trainer.progress import Progress
 
 
@@ -30,7 +27,7 @@ class Plan:
     num_update_steps: int
 
 
-class OnlineTrainer(ABC):
+class OnlineTrainer(BaseTrainer):
     """The loop, its hooks, and when to save.
 
     Each episode collects `num_collect_steps` batches of experience and then passes over them `num_update_steps` times.
@@ -55,31 +52,15 @@ class OnlineTrainer(ABC):
         evaluator: Callable[[], dict[str, float]] | None = None,
         eval_interval: int = 0,
     ) -> None:
-        self.callbacks = list(callbacks)
+        super().__init__(callbacks=callbacks, save_dir=save_dir, tracker=tracker)
         self.save_interval, self.eval_interval = save_interval, eval_interval
-        self.save_dir = Path(save_dir) if save_dir is not None else None
-        self.tracker = tracker or Tracker()
         self.evaluator = evaluator
         self.progress = Progress()
-        self.meter = Meter()
         self.seconds: dict[str, float] = {}
         self.plan = Plan(0, 0, 0)
         self.prompt_loader: Any = None
         self.pretrain_loader: Any = None
-        self._interrupt = InterruptGuard()
         self._ticked = 0.0
-
-    @property
-    def rank(self) -> int:
-        return dist.get_rank() if dist.is_initialized() else 0
-
-    @property
-    def world_size(self) -> int:
-        return dist.get_world_size() if dist.is_initialized() else 1
-
-    @property
-    def is_main(self) -> bool:
-        return self.rank == 0
 
     def fit(
         self,
@@ -202,14 +183,11 @@ class OnlineTrainer(ABC):
             self.tracker.log(self.progress.episode, {"episode": self.progress.samples, **metrics})
 
     def _safe_point(self) -> None:
-        """Stop here if any process was asked to; all agree, so that none waits for another for ever (pitfall A24)."""
+        """Stop here if any process was asked to."""
         self._tick()
         if not self.progress.at_episode_start:
             self.progress.safe_point += 1
-        if not any_rank(self._interrupt.requested, self._device()):
-            return
-        path = self._save_checkpoint() if self.save_dir is not None else None
-        raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
+        self._stop_if_asked()
 
     def _tick(self) -> None:
         """Count the time since the last tick as training time."""
@@ -217,14 +195,6 @@ class OnlineTrainer(ABC):
         self.progress.seconds += now - self._ticked
         self.progress.episode_seconds += now - self._ticked
         self._ticked = now
-
-    def _call(self, hook: str, *arguments: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, hook)(self, *arguments)
-
-    def warn(self, message: str) -> None:
-        """Tell callbacks (the live view among them) of something that the user should look at."""
-        self._call("on_warning", message)
 
     @abstractmethod
     def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None: ...
@@ -245,10 +215,4 @@ class OnlineTrainer(ABC):
     def _episode_metrics(self) -> dict[str, float]: ...
 
     @abstractmethod
-    def _save_checkpoint(self) -> Path | None: ...
-
-    @abstractmethod
     def _after_fit(self) -> None: ...
-
-    @abstractmethod
-    def _device(self) -> Any: ...

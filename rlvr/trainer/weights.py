@@ -96,9 +96,9 @@ class PPOCheckpointer:
         files.verify(path)
         state = files.load_json(path / "state.json")
         self._check(path, state)
-        _load_role(t.actor, load_causal_lm(str(path / "actor" / "modeling")), "model.", path / "actor")
+        load_role(t.actor, load_causal_lm(str(path / "actor" / "modeling")), "model.", path / "actor")
         if t.critic is not None:
-            _load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
+            load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
         t.progress.load_state_dict(state["progress"])
         t.kl_coef = state["kl_coef"]
         if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
@@ -121,15 +121,7 @@ class PPOCheckpointer:
         self._loaders = None
 
     def _check(self, path: Path, state: dict[str, Any]) -> None:
-        if state["format"] != FORMAT:
-            raise UserError(f"{path} has format {state['format']}; this version of rlvr reads format {FORMAT}")
-        different = _differences(state["run"], self.run_state)
-        if different:
-            lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
-            raise UserError(
-                f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
-                f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
-            )
+        check_run(path, state, self.run_state)
         progress = state["progress"]
         mid_episode = progress["collect_step"] or progress["learning"]
         if state["world_size"] != self.trainer.world_size and mid_episode:
@@ -139,7 +131,20 @@ class PPOCheckpointer:
             )
 
 
-def _load_role(role: Boosted, saved: Any, prefix: str, folder: Path) -> None:
+def check_run(path: Path, state: dict[str, Any], run_state: dict[str, Any]) -> None:
+    """Raise `UserError` if a checkpoint's state is of another format, or of a run with other settings."""
+    if state["format"] != FORMAT:
+        raise UserError(f"{path} has format {state['format']}; this version of rlvr reads format {FORMAT}")
+    different = _differences(state["run"], run_state)
+    if different:
+        lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
+        raise UserError(
+            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
+            f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
+        )
+
+
+def load_role(role: Boosted, saved: Any, prefix: str, folder: Path) -> None:
     """Weights of a saved model into a boosted role, then optimizer, master weights and schedule."""
     weights = {prefix + name: tensor for name, tensor in saved.state_dict().items()}
     own = role.unwrapped.state_dict()

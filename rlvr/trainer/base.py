@@ -1,0 +1,70 @@
+"""`BaseTrainer`: what every trainer's loop has: its place among the processes, hooks, metrics, and stopping on request."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rlvr.boost.process import any_rank
+from rlvr.metrics import Meter
+from rlvr.tracking import Tracker
+from rlvr.trainer.interrupt import Interrupted, InterruptGuard
+
+
+class BaseTrainer(ABC):
+    """Shared by the online and the supervised loop.
+
+    Args:
+        callbacks: objects whose methods are called by name at the loop's hooks.
+        save_dir: the run's folder; None = nothing is saved.
+        tracker: where metrics go.
+    """
+
+    def __init__(
+        self,
+        *,
+        callbacks: Sequence[Any] = (),
+        save_dir: str | Path | None = None,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self.callbacks = list(callbacks)
+        self.save_dir = Path(save_dir) if save_dir is not None else None
+        self.tracker = tracker or Tracker()
+        self.meter = Meter()
+        self._interrupt = InterruptGuard()
+
+    @property
+    def rank(self) -> int:
+        return dist.get_rank() if dist.is_initialized() else 0
+
+    @property
+    def world_size(self) -> int:
+        return dist.get_world_size() if dist.is_initialized() else 1
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def warn(self, message: str) -> None:
+        """Tell callbacks (the live view among them) of something that the user should look at."""
+        self._call("on_warning", message)
+
+    def _call(self, hook: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, *arguments)
+
+    def _stop_if_asked(self) -> None:
+        """Save and stop if any process was asked to; all agree, so that none waits for another for ever (pitfall A24)."""
+        if not any_rank(self._interrupt.requested, self._device()):
+            return
+        path = self._save_checkpoint() if self.save_dir is not None else None
+        raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
+
+    @abstractmethod
+    def _save_checkpoint(self) -> Path | None: ...
+
+    @abstractmethod
+    def _device(self) -> torch.device: ...
