@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from rlvr.data.builtin import builtin_problems
 from rlvr.data.columns import choose_columns, make_problem
@@ -23,6 +23,8 @@ from rlvr.data.problem import Problem
 from rlvr.data.rows import SUFFIXES, Row, find_files, missing_file, read_file
 from rlvr.errors import UserError
 from rlvr.suggest import did_you_mean, listed
+
+T = TypeVar("T")
 
 # How many built-in problems there are without a limit.
 BUILTIN_SIZES = {"train": 20_000, "test": 2_000}
@@ -70,7 +72,7 @@ def read_problems(
                 answer_column or (known.answer if known else None),
             )
             problems += [make_problem(row, columns) for row in rows]
-    return _number_duplicates(_sample(problems, limit, seed))
+    return _number_duplicates(draw_sample(problems, limit, seed))
 
 
 def _read_builtin(source: str, split: str | None, limit: int | None, seed: int) -> list[Problem]:
@@ -83,18 +85,16 @@ def _read_builtin(source: str, split: str | None, limit: int | None, seed: int) 
     return builtin_problems(cast(Literal["train", "test"], chosen), limit or BUILTIN_SIZES[chosen], seed)
 
 
-def read_rows(source: str) -> list[Row]:
-    """All rows of a file, or of the files of a folder.
+def read_rows(source: str, split: str | None = None) -> list[Row]:
+    """All rows of a file, of the files of a folder, or of a set of the hub.
+
+    Args:
+        split: split to read where a source has several and names none itself. None = all files of a folder.
 
     Raises:
         UserError: as `read_problems`.
     """
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return [row for file in find_files(path) for row in read_file(file)]
-    if not path.exists():
-        raise missing_file(path)
-    return read_file(path)
+    return [row for _, rows, _ in _read_tables(source, split) for row in rows]
 
 
 def _read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row], HubSet | None]]:
@@ -119,13 +119,14 @@ def _read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row
     yield f"data set {hub.name}", load_hub_rows(hub, split), KNOWN.get(hub.name)
 
 
-def _sample(problems: list[Problem], limit: int | None, seed: int) -> list[Problem]:
-    if limit is None or len(problems) <= limit:
-        return problems
+def draw_sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
+    """At most `limit` of the items, drawn with `seed`, in their order."""
+    if limit is None or len(items) <= limit:
+        return list(items)
     draw = random.Random(f"sample of problems {seed}")
-    keys = [draw.random() for _ in problems]
-    kept = sorted(range(len(problems)), key=keys.__getitem__)[:limit]
-    return [problems[index] for index in sorted(kept)]
+    keys = [draw.random() for _ in items]
+    kept = sorted(range(len(items)), key=keys.__getitem__)[:limit]
+    return [items[index] for index in sorted(kept)]
 
 
 def _number_duplicates(problems: list[Problem]) -> list[Problem]:

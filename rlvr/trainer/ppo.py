@@ -27,8 +27,9 @@ from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected, NaiveExperienceMaker, SampleScorer
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.models.actor import Actor
-from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.batch import SequenceBatch
 from rlvr.models.critic import Critic
+from rlvr.models.packing import collate_examples
 from rlvr.models.reward_model import RewardModel
 from rlvr.rollout.engine import Engine, make_engine
 from rlvr.trainer.arguments import as_actor, as_scorer, choose_estimator, make_reference, make_sampling, refuse
@@ -315,11 +316,7 @@ class PPOTrainer(OnlineTrainer):
         if not self.settings.ptx_coef:
             return [], None
         rows = next(self._ptx)
-        batch = collate(
-            [torch.tensor(row.ids[: max(1, row.prompt_length)]) for row in rows],
-            [torch.tensor(row.ids[max(1, row.prompt_length) :]) for row in rows],
-            pad_id=self.settings.pad_id,
-        ).to(self.actor.device)
+        batch = collate_examples([[row] for row in rows], self.settings.pad_id).to(self.actor.device)
         total = all_reduce_sum(batch.response_mask.sum().double())
         return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.world_size))
 
