@@ -1,0 +1,90 @@
+"""What a supervised run saves and how it is put back (the layout stands in `rlvr.checkpoint`; there is one role)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from rlvr import checkpoint as files
+from rlvr.trainer.weights import FORMAT, check_run, load_role
+
+if TYPE_CHECKING:
+    from rlvr.trainer.supervised import SupervisedTrainer
+
+
+@dataclass(frozen=True)
+class RoleFiles:
+    """How a role's weights are written and read.
+
+    Attributes:
+        name: of its folder: `actor`, `reward_model`.
+        write: writes into a folder what `from_pretrained` reads.
+        read: the saved module; its weights are named as the role's, less `prefix`.
+    """
+
+    name: str
+    write: Callable[[Path], None]
+    read: Callable[[Path], nn.Module]
+    prefix: str = ""
+
+
+class SupervisedCheckpointer:
+    """Saves and loads everything that the next step of a trainer depends on.
+
+    Args:
+        trainer: whose state it is.
+        role: its weights.
+        run_state: what run this is (plain JSON); a checkpoint with another is refused.
+        keep: checkpoints that stay.
+    """
+
+    def __init__(
+        self, trainer: "SupervisedTrainer[Any]", role: RoleFiles, run_state: dict[str, Any], keep: int
+    ) -> None:
+        self.trainer, self.role, self.run_state, self.keep = trainer, role, run_state, keep
+
+    def save(self) -> Path:
+        """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
+        t = self.trainer
+        assert t.save_dir is not None
+        target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.step)
+        training = t.role.training_state()  # collective, so before any can fail
+        with files.atomic_folder(target, t.is_main) as draft:
+            if t.is_main:
+                self.role.write(draft / self.role.name / "modeling")
+                files.save_tensors(training, draft / self.role.name / "training.pt")
+                state = {"format": FORMAT, "run": self.run_state, "world_size": t.world_size, "loop": t.state_dict()}
+                files.save_json(state, draft / "state.json")
+            own = {"random": files.random_state(), "meter": t.meter.state_dict()}
+            files.save_tensors(own, draft / f"rank-{t.rank}.pt")
+        if t.is_main:
+            files.prune(t.save_dir, self.keep)
+        return target
+
+    def export(self) -> None:
+        """Write `<role>/modeling` into the run's folder. Collective."""
+        t = self.trainer
+        assert t.save_dir is not None
+        files.export(t.save_dir / self.role.name, lambda folder: self.role.write(folder / "modeling"), t.is_main)
+
+    def load(self, path: Path) -> None:
+        """Put back what `save` wrote.
+
+        With another number of processes the metrics that were not yet written are lost; nothing else is.
+
+        Raises:
+            UserError: the checkpoint is damaged, of another format, or of another run.
+        """
+        t = self.trainer
+        files.verify(path)
+        state = files.load_json(path / "state.json")
+        check_run(path, state, self.run_state)
+        folder = path / self.role.name
+        load_role(t.role, self.role.read(folder / "modeling"), self.role.prefix, folder)
+        t.load_state_dict(state["loop"])
+        if state["world_size"] == t.world_size:
+            own = files.load_tensors(path / f"rank-{t.rank}.pt")
+            files.set_random_state(own["random"])
+            t.meter.load_state_dict(own["meter"])

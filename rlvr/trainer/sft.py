@@ -1,0 +1,116 @@
+"""`SFTTrainer`: supervised fine-tuning of a causal language model, the loss on responses only."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.boost.boosted import Boosted
+from rlvr.core.losses import StepSize, aggregate, lm_loss
+from rlvr.data.examples import Example
+from rlvr.errors import UserError
+from rlvr.metrics import Meter
+from rlvr.models.actor import Actor
+from rlvr.models.loading import load_causal_lm
+from rlvr.models.packing import IDLE, collate_examples, keeps_packed_apart, pack_by_length
+from rlvr.trainer.arguments import as_actor
+from rlvr.trainer.saving import RoleFiles
+from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
+
+if TYPE_CHECKING:
+    from colossalai.booster import Booster
+
+
+class SFTTrainer(SupervisedTrainer[Example]):
+    """Mean negative log-likelihood of the learned tokens over an optimizer step: every token weighs the same.
+
+    Args:
+        booster: ColossalAI Booster.
+        model: a transformers causal LM or an `Actor`, or an `Actor` that `booster` has boosted.
+        optimizer: over its parameters.
+        lr_scheduler: stepped once for each optimizer step; None = constant.
+        tokenizer: saved with the model.
+        examples: what to learn from; see `rlvr.data.examples.encode_rows`.
+        settings: see `SupervisedSettings`.
+        held_out: examples to evaluate on.
+        packing: put several examples into one row, no longer than the longest, none of which sees another. The result
+            is the same; there is less padding to compute.
+        grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
+        precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
+        loop: arguments of `SupervisedTrainer` (callbacks, save_dir, tracker, run_state).
+
+    Raises:
+        UserError: `packing` with a model in which packed examples see each other, or sizes that don't divide.
+    """
+
+    def __init__(
+        self,
+        booster: "Booster",
+        model: PreTrainedModel | Actor,
+        optimizer: Optimizer,
+        lr_scheduler: LRScheduler | None,
+        tokenizer: PreTrainedTokenizerBase,
+        examples: Sequence[Example],
+        settings: SupervisedSettings,
+        *,
+        held_out: Sequence[Example] = (),
+        packing: bool = False,
+        grad_clip: float = 1.0,
+        precision: str = "fp32",
+        **loop: Any,
+    ) -> None:
+        actor = as_actor(model)
+        self.packing = packing
+        if packing:
+            check_packing(actor.unwrap() if hasattr(actor, "unwrap") else actor)
+        role = Boosted(booster, actor, optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
+
+        def write(folder: Path) -> None:
+            role.unwrapped.model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+
+        files = RoleFiles("actor", write, lambda folder: load_causal_lm(str(folder)), prefix="model.")
+        super().__init__(role, files, examples, held_out, settings, **loop)
+
+    def _rows(self, items: Sequence[Example]) -> list[list[Example]]:
+        if not self.packing or not items:
+            return super()._rows(items)
+        lengths = [len(item.ids) for item in items]
+        # No row is longer than the longest example: longer ones would only make attention dearer.
+        return [[items[i] for i in places] for places in pack_by_length(lengths, max(lengths))]
+
+    def _row_tokens(self, row: Sequence[Example]) -> int:
+        return sum(len(example.ids) for example in row)
+
+    def _weight(self, item: Example) -> float:
+        return len(item.learned)
+
+    def _loss(self, rows: Sequence[Sequence[Example]], size: float, meter: Meter) -> Tensor:
+        batch = collate_examples(rows or [[IDLE]], self.settings.pad_id).to(self.role.device)
+        per_token = lm_loss(self.role.forward(batch, with_entropy=False).logprobs)
+        meter.add_count("train/tokens", float(batch.response_mask.sum()))
+        return aggregate(per_token, batch.response_mask, StepSize(size, 0), "token_mean")
+
+    def _measure(self, rows: Sequence[Sequence[Example]], meter: Meter) -> None:
+        batch = collate_examples(rows or [[IDLE]], self.settings.pad_id).to(self.role.device)
+        logprobs = self.role.forward(batch, with_entropy=False).logprobs
+        meter.add_tokens("eval/loss", lm_loss(logprobs), batch.response_mask)
+
+    def _held_out_metrics(self, means: dict[str, float]) -> dict[str, float]:
+        loss = means["eval/loss"]
+        return {"eval/loss": loss, "eval/perplexity": math.exp(min(loss, 700.0))}
+
+
+def check_packing(actor: Actor) -> None:
+    """Raise `UserError` unless packed examples don't see each other in this model."""
+    if not keeps_packed_apart(actor):
+        raise UserError(
+            f"--packing: {type(actor.model).__name__} with {actor.model.config._attn_implementation} attention lets packed "
+            "examples see each other (it must take position ids, and transformers must be 4.53 or newer); leave --packing "
+            "out: passes are cut by length, which saves most of the padding too"
+        )
