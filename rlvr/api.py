@@ -19,11 +19,10 @@ from rlvr.conversation import Conversation
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.evaluate import Evaluator
-from rlvr.metrics import gather_json
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.rollout.engine import Engine, Sampling, make_engine
-from rlvr.run_folder import choose_folder, prepare_folder, write_config
+from rlvr.run_folder import open_folder, write_config
 from rlvr.tracking import JsonlSink, Tracker
 from rlvr.trainer.ppo import PPOTrainer
 from rlvr.trainer.watch import Watch
@@ -44,9 +43,7 @@ def train(config: Config) -> Path:
     process = processes.start(config.train.seed, config.train.num_threads)
     check_plugin(config.parallel, process.device)
     plan = plan_batches(config, process.world_size)
-    folder = _agree_on_folder(config)
-    checkpoint = prepare_folder(folder, config.ckpt.resume) if process.is_main else None
-    checkpoint = _share_path(checkpoint)
+    folder, checkpoint = open_folder(config.ckpt, process.is_main)
     console = Console(stderr=False, quiet=not process.is_main)
     if process.is_main:
         write_config(config, folder)
@@ -78,16 +75,6 @@ def train(config: Config) -> Path:
     critic = f"{folder}/critic/modeling, " if trainer.critic is not None else ""
     console.print(f"saved: {folder}/actor/modeling, {critic}{folder}/metrics.jsonl")
     return folder
-
-
-def _agree_on_folder(config: Config) -> Path:
-    """Rank 0's choice: the name may hold the time, which differs between processes."""
-    return Path(gather_json(str(choose_folder(config.ckpt)))[0])
-
-
-def _share_path(path: Path | None) -> Path | None:
-    shared = gather_json(str(path) if path else None)[0]
-    return Path(shared) if shared else None
 
 
 def _sample_every(config: Config) -> int:

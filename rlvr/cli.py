@@ -2,13 +2,18 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rlvr.errors import UserError
+
+T = TypeVar("T")
 
 USER_ERROR = 2
 USAGE = """usage: rlvr COMMAND [flags]
 
   rlvr train            train by PPO under rule rewards (rlvr train --help lists every flag)
+  rlvr sft              fine-tune on prompts and responses
+  rlvr reward-model     train a reward model on pairs of responses
   rlvr template check   prove that a conversation template fits a tokenizer
   rlvr template list    the templates that are shipped
   rlvr rewards [NAME]   the registered reward functions, or all about one of them
@@ -26,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     commands: dict[str, Callable[[list[str]], None]] = {
         "train": train_command,
+        "sft": sft_command,
+        "reward-model": reward_model_command,
         "template": template_command,
         "rewards": rewards_command,
         "score": score_command,
@@ -56,6 +63,32 @@ def train_command(argv: list[str]) -> None:
 
     config = parse(argv)
     from rlvr.api import train
+
+    _until_stopped(train, config)
+
+
+def sft_command(argv: list[str]) -> None:
+    """`rlvr sft`: parse the flags, then fine-tune."""
+    from rlvr.config import parse_sft
+
+    config = parse_sft(argv)
+    from rlvr.pipeline import train_sft
+
+    _until_stopped(train_sft, config)
+
+
+def reward_model_command(argv: list[str]) -> None:
+    """`rlvr reward-model`: parse the flags, then train a reward model."""
+    from rlvr.config import parse_reward_training
+
+    config = parse_reward_training(argv)
+    from rlvr.pipeline import train_reward_model
+
+    _until_stopped(train_reward_model, config)
+
+
+def _until_stopped(train: Callable[[T], object], config: T) -> None:
+    """Train; after a request to stop, say how to go on and exit with the signal's status."""
     from rlvr.trainer.interrupt import Interrupted
 
     try:

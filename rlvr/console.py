@@ -20,6 +20,21 @@ SAMPLES_SHOWN = 2
 SAMPLES_WRITTEN = 8
 
 
+def make_bar(console: Console, live: bool) -> Progress:
+    """A bar with the time that has passed and the time left, if the console is a terminal and `live`."""
+    return Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        console=console,
+        disable=not live or not console.is_terminal,
+    )
+
+
 class ConsoleView(Callback):
     """Prints for rank 0. On a terminal a live bar stays at the bottom; elsewhere there are only lines.
 
@@ -37,17 +52,7 @@ class ConsoleView(Callback):
         self.sample_every, self.samples_path = sample_every, samples_path
         self._collected: Collected | None = None
         self._name = "evaluating"
-        self._progress = Progress(
-            TextColumn("{task.description:<14}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
-            console=console,
-            disable=not live or not console.is_terminal,
-        )
+        self._progress = make_bar(console, live)
         self._task = self._progress.add_task("starting", total=None)
 
     def on_fit_start(self, trainer: "OnlineTrainer") -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import yaml
 
 from rlvr.checkpoint import list_checkpoints
-from rlvr.config import CheckpointConfig, Config, to_dict
+from rlvr.config import CheckpointConfig, to_dict
 from rlvr.errors import UserError
+from rlvr.metrics import gather_json
 
 # Settings that may differ between a run and its continuation: they don't change a single weight.
 _FREE = {
     "ckpt": ("save_path", "resume", "keep_checkpoints", "save_interval"),
-    "log": ("log_dir", "use_wandb", "num_sample_generations", "progress"),
+    "log": ("log_dir", "use_wandb", "num_sample_generations", "progress", "log_interval"),
     "model": ("trust_remote_code",),
     "eval": ("eval_interval", "eval_samples", "eval_temperature"),
     "data": ("eval_dataset",),
@@ -39,21 +40,35 @@ def prepare_folder(folder: Path, resume: bool) -> Path | None:
     except OSError as error:
         raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
     checkpoints = list_checkpoints(folder)
-    if not resume and (checkpoints or (folder / "metrics.jsonl").exists() or (folder / "actor").exists()):
+    results = ("metrics.jsonl", "actor", "reward_model")
+    if not resume and (checkpoints or any((folder / name).exists() for name in results)):
         raise UserError(f"--save_path {folder} holds another run: give --resume to go on with it, or another folder")
     return checkpoints[-1] if checkpoints else None
 
 
-def write_config(config: Config, folder: Path) -> None:
+def open_folder(config: CheckpointConfig, is_main: bool) -> tuple[Path, Path | None]:
+    """The run's folder, made ready, and the checkpoint to go on from; the same in all processes. Collective.
+
+    Raises:
+        UserError: as `prepare_folder`.
+    """
+    # Rank 0 chooses: the name may hold the time, which differs between processes.
+    folder = Path(gather_json(str(choose_folder(config)))[0])
+    checkpoint = prepare_folder(folder, config.resume) if is_main else None
+    shared = gather_json(str(checkpoint) if checkpoint else None)[0]
+    return folder, Path(shared) if shared else None
+
+
+def write_config(config: Any, folder: Path) -> None:
     """Save the run's settings; `--config FOLDER/config.yaml` gives them back."""
     text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
 
 
-def run_state(config: Config) -> dict[str, Any]:
+def run_state(config: Any) -> dict[str, Any]:
     """The settings that every session of one run must share."""
     tree = to_dict(config)
     for section, names in _FREE.items():
         for name in names:
-            del tree[section][name]
+            tree.get(section, {}).pop(name, None)
     return tree

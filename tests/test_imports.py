@@ -23,10 +23,10 @@ LAYERS = [
         "rlvr.reward_settings",
     ],
     ["rlvr.rewarding_neural", "rlvr.reward_normaliser", "rlvr.environments"],
-    ["rlvr.validate", "rlvr.validate_algo", "rlvr.validate_rewards", "rlvr.run_folder", "rlvr.evaluate"],
+    ["rlvr.validate", "rlvr.validate_algo", "rlvr.validate_rewards", "rlvr.validate_supervised", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],
     ["rlvr.trainer"],
-    ["rlvr.console", "rlvr.build", "rlvr.build_rewards", "rlvr.api", "rlvr.tools"],
+    ["rlvr.console", "rlvr.supervised_view", "rlvr.build", "rlvr.build_rewards", "rlvr.api", "rlvr.pipeline", "rlvr.tools"],
     ["rlvr.cli"],
     ["scripts"],
 ]

@@ -1,6 +1,6 @@
 """Every setting of a run: one tree of dataclasses that flags, YAML and Python all build."""
 
-from rlvr.config.flags import parse
+from rlvr.config.flags import parse, parse_reward_training, parse_sft
 from rlvr.config.run import TINY_SETTINGS, Config, base_config, beneath, from_dict
 from rlvr.config.sections import (
     AlgoConfig,
@@ -16,9 +16,21 @@ from rlvr.config.sections import (
     TemplateConfig,
     TrainConfig,
 )
+from rlvr.config.supervised import (
+    REWARD_TINY_SETTINGS,
+    SFT_TINY_SETTINGS,
+    ExamplesConfig,
+    PairsConfig,
+    RewardTrainingConfig,
+    SFTConfig,
+    reward_training_config,
+    sft_config,
+)
 from rlvr.config.tree import build, load_yaml, merge, overlay, to_dict
 
 __all__ = [
+    "REWARD_TINY_SETTINGS",
+    "SFT_TINY_SETTINGS",
     "TINY_SETTINGS",
     "AlgoConfig",
     "CheckpointConfig",
@@ -26,11 +38,15 @@ __all__ = [
     "DataConfig",
     "EnvConfig",
     "EvalConfig",
+    "ExamplesConfig",
     "LogConfig",
     "ModelConfig",
+    "PairsConfig",
     "ParallelConfig",
     "RewardConfig",
+    "RewardTrainingConfig",
     "RolloutConfig",
+    "SFTConfig",
     "TemplateConfig",
     "TrainConfig",
     "base_config",
@@ -41,5 +57,9 @@ __all__ = [
     "merge",
     "overlay",
     "parse",
+    "parse_reward_training",
+    "parse_sft",
+    "reward_training_config",
+    "sft_config",
     "to_dict",
 ]

@@ -300,7 +300,7 @@ class CheckpointConfig:
     save_path: Annotated[str | None, _alias("save_dir", "project_name", "output_dir")] = None
     """Folder of the run. Default: a new folder under runs/."""
     save_interval: int = 0
-    """Episodes between checkpoints; 0 = only at the end and when interrupted."""
+    """Episodes (in supervised training: optimizer steps) between checkpoints; 0 = only at the end and when interrupted."""
     keep_checkpoints: int = 2
     """Checkpoints kept; older ones are deleted."""
     resume: bool = False

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from rlvr.data.examples import Example
+from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch
 
@@ -93,3 +94,13 @@ def keeps_packed_apart(actor: Actor) -> bool:
     results = [actor(b, with_entropy=False).logprobs[0, 4:] for b in (batch, replace(batch, input_ids=changed))]
     actor.train(was_training)
     return torch.equal(*results)
+
+
+def check_packing(actor: Actor) -> None:
+    """Raise `UserError` unless packed examples don't see each other in this model."""
+    if not keeps_packed_apart(actor):
+        raise UserError(
+            f"--packing: {type(actor.model).__name__} with {actor.model.config._attn_implementation} attention lets packed "
+            "examples see each other (it must take position ids, and transformers must be 4.53 or newer); leave --packing "
+            "out: passes are cut by length, which saves most of the padding too"
+        )

@@ -13,11 +13,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rlvr.boost.boosted import Boosted
 from rlvr.core.losses import StepSize, aggregate, lm_loss
 from rlvr.data.examples import Example
-from rlvr.errors import UserError
 from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
 from rlvr.models.loading import load_causal_lm
-from rlvr.models.packing import IDLE, collate_examples, keeps_packed_apart, pack_by_length
+from rlvr.models.packing import IDLE, check_packing, collate_examples, pack_by_length
 from rlvr.trainer.arguments import as_actor
 from rlvr.trainer.saving import RoleFiles
 from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
@@ -104,13 +103,3 @@ class SFTTrainer(SupervisedTrainer[Example]):
     def _held_out_metrics(self, means: dict[str, float]) -> dict[str, float]:
         loss = means["eval/loss"]
         return {"eval/loss": loss, "eval/perplexity": math.exp(min(loss, 700.0))}
-
-
-def check_packing(actor: Actor) -> None:
-    """Raise `UserError` unless packed examples don't see each other in this model."""
-    if not keeps_packed_apart(actor):
-        raise UserError(
-            f"--packing: {type(actor.model).__name__} with {actor.model.config._attn_implementation} attention lets packed "
-            "examples see each other (it must take position ids, and transformers must be 4.53 or newer); leave --packing "
-            "out: passes are cut by length, which saves most of the padding too"
-        )

@@ -129,6 +129,11 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         self._ticked = 0.0
         self._checkpointer = SupervisedCheckpointer(self, files, run_state or {}, settings.keep_checkpoints)
 
+    @property
+    def result(self) -> Path | None:
+        """Where `fit` leaves the trained model."""
+        return self.save_dir and self.save_dir / self._checkpointer.role.name / "modeling"
+
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
 
