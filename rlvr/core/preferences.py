@@ -44,7 +44,7 @@ def confidence_bins(chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Tensor, T
         `(pairs, confidence, right)`, each [BINS] float64: how many pairs, and the sums of their confidences
         max(p, 1 - p) and of their being ranked right. The sums of several batches and ranks add up.
     """
-    p = torch.sigmoid(chosen.double() - rejected.double())
+    p = torch.sigmoid(chosen.detach().double() - rejected.detach().double())
     sure = torch.maximum(p, 1 - p)
     place = ((sure - 0.5) * 2 * BINS).long().clamp(0, BINS - 1)
     sums = torch.zeros(3, BINS, dtype=torch.float64, device=p.device)

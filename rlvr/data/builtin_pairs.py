@@ -6,7 +6,8 @@
                wrong guess    -> 17                   no working, and wrong
                no working     -> 15                   right, but not shown
 
-Which it is, and which wrong number, comes from the problem's expression and the seed, like the problems themselves.
+The kinds come in turn (`KINDS`). Which number is wrong and by how much comes from the problem and the seed, on every
+machine alike. Slips are few: the built-in model does not learn to see them in a few minutes.
 """
 
 import random
@@ -16,7 +17,10 @@ from rlvr.data.builtin import numbers_of, worked_example
 from rlvr.data.problem import Problem
 from rlvr.data.rows import Row
 
-KINDS = ("slip", "wrong answer", "wrong guess", "no working")
+KINDS = (
+    "wrong answer", "wrong guess", "no working", "wrong answer",
+    "slip", "no working", "wrong guess", "wrong answer",
+)  # fmt: skip
 _OFFSETS = (1, -1, 2, -2, 3, -3, 10, -10)
 
 

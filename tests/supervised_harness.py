@@ -1,0 +1,105 @@
+"""Small supervised runs for tests: random models, random examples and pairs."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from tiny_models import VOCAB, tiny_model
+from trainer_harness import CPU, LetterTokenizer
+
+from rlvr.boost.plugins import make_booster
+from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.config import ParallelConfig
+from rlvr.data.examples import Example
+from rlvr.data.preferences import Pair
+from rlvr.models.reward_model import RewardModel
+from rlvr.tracking import JsonlSink, Tracker
+from rlvr.trainer.reward_model import RewardModelTrainer
+from rlvr.trainer.sft import SFTTrainer
+from rlvr.trainer.supervised import SupervisedCallback, SupervisedSettings, SupervisedTrainer
+
+STEPS = 6
+
+
+def ids(rng: random.Random, low: int, high: int) -> tuple[int, ...]:
+    return tuple(rng.randrange(2, VOCAB) for _ in range(rng.randint(low, high)))
+
+
+def examples(count: int = 40, seed: int = 0) -> list[Example]:
+    """Of very different lengths; some with a turn in the middle that is not learned."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        prompt, response = ids(rng, 1, 6), ids(rng, 1, 6) + ids(rng, 0, 14) + (1,)
+        skipped = ((len(prompt) + 1, len(prompt) + 3),) if number % 3 == 0 and len(response) > 5 else ()
+        made.append(Example(prompt + response, len(prompt), skipped))
+    return made
+
+
+def pairs(count: int = 40, seed: int = 0) -> list[Pair]:
+    """The better response ends in 5, the worse one in 6."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        prompt = ids(rng, 1, 5)
+        made.append(
+            Pair(prompt + ids(rng, 0, 12) + (5,), prompt + ids(rng, 0, 12) + (6,), prompt, margin=0.5 * (number % 2))
+        )
+    return made
+
+
+class StopAfter(SupervisedCallback):
+    """Asks for a stop, as a signal would, after so many optimizer steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_step_end(self, trainer: SupervisedTrainer[Any]) -> None:
+        if trainer.progress.step == self.steps:
+            trainer._interrupt.signum = 15
+
+
+def reward_model(family: str = "llama", pad_id: int | None = None) -> RewardModel:
+    """An untrained reward model on the random decoder of a family."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny_model(family).save_pretrained(folder)
+        return RewardModel.from_base(folder, pad_id=pad_id)
+
+
+def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTrainer[Any]:
+    """A trainer (`sft` or `rm`) over a fresh model that is the same each time. `changes` are settings or arguments of the
+    trainer, or plugin, family, lr, precision, items, held_out."""
+    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, precision="fp32", items=None, held_out=())
+    for name in list(vars(c)):
+        setattr(c, name, changes.pop(name, getattr(c, name)))
+    names = SupervisedSettings.__dataclass_fields__
+    settings = {"total_steps": STEPS, "train_batch_size": 8, "log_interval": 2, "pad_id": 1}
+    settings |= {name: changes.pop(name) for name in list(changes) if name in names}
+    made: Any = tiny_model(c.family) if kind == "sft" else reward_model(c.family)
+    optimizer = torch.optim.AdamW(made.parameters(), lr=c.lr, fused=True)
+    clip = changes.setdefault("grad_clip", 1.0)
+    booster = make_booster(ParallelConfig(plugin=c.plugin, mixed_precision=c.precision), CPU, clip)
+    trainer: Any = SFTTrainer if kind == "sft" else RewardModelTrainer
+    return trainer(
+        booster,
+        made,
+        optimizer,
+        cosine_with_warmup(optimizer, settings["total_steps"]),
+        LetterTokenizer(),
+        c.items or (examples() if kind == "sft" else pairs()),
+        SupervisedSettings(**settings),
+        held_out=c.held_out,
+        precision=c.precision,
+        save_dir=folder,
+        tracker=Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else []),
+        **changes,
+    )
+
+
+def weights(trainer: SupervisedTrainer[Any]) -> torch.Tensor:
+    """Every weight in one vector."""
+    return torch.cat([p.detach().flatten().float() for p in trainer.role.unwrapped.parameters()])
