@@ -1,5 +1,6 @@
 """Small supervised runs for tests: random models, random examples and pairs."""
 
+import copy
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from tiny_models import VOCAB, tiny_model
 from trainer_harness import CPU, LetterTokenizer
+from transformers import AutoModelForSequenceClassification
 
 from rlvr.boost.plugins import make_booster
 from rlvr.boost.schedule import cosine_with_warmup
@@ -61,13 +63,16 @@ class StopAfter(SupervisedCallback):
             trainer._interrupt.signum = 15
 
 
-def reward_model(family: str = "llama", pad_id: int | None = None) -> RewardModel:
+def reward_model(family: str = "llama") -> RewardModel:
     """An untrained reward model on the random decoder of a family."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        tiny_model(family).save_pretrained(folder)
-        return RewardModel.from_base(folder, pad_id=pad_id)
+    decoder = tiny_model(family).base_model
+    config = copy.deepcopy(decoder.config)
+    config.num_labels, config.pad_token_id = 1, None  # transformers then reads the last token of a single row
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = RewardModel(AutoModelForSequenceClassification.from_config(config).eval())
+    model.backbone.load_state_dict(decoder.state_dict())
+    return model
 
 
 def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTrainer[Any]:
