@@ -1,9 +1,10 @@
 """Kill a run with SIGKILL at random moments, resume it each time, and compare with a run that was left alone.
 
     uv run python tests/kill_and_resume.py --kills 10
+    uv run python tests/kill_and_resume.py --kills 10 --script train_sft.py
 
-Prints every kill and, at the end, whether the weights of actor and critic are equal bit for bit. The exit status is 0
-only then. `tests/trainer/test_resume.py` runs it with two kills.
+Prints every kill and, at the end, whether the weights of all roles are equal bit for bit. The exit status is 0 only then.
+`tests/trainer/test_resume.py` runs it with two kills, `tests/test_supervised_commands.py` with one.
 """
 
 import argparse
@@ -20,10 +21,20 @@ from safetensors.torch import load_file
 ROOT = Path(__file__).parents[1]
 
 
+PPO_FLAGS = "--num_episodes 12 --experience_batch_size 64 --train_batch_size 16 --eval_interval 4"
+SUPERVISED_FLAGS = "--max_steps 120 --max_samples 300 --train_batch_size 4 --eval_interval 40"
+SCRIPTS = {
+    "train_rlvr.py": f"--reward_functions gsm8k_reward_fn {PPO_FLAGS}",
+    "train_sft.py": SUPERVISED_FLAGS,
+    "train_rm.py": SUPERVISED_FLAGS,
+}
+
+
 def command(folder: Path, extra: list[str]) -> list[str]:
+    script, *flags = extra
     return [
-        sys.executable, str(ROOT / "scripts" / "train_rlvr.py"), "--reward_functions", "gsm8k_reward_fn",
-        "--save_path", str(folder), "--save_interval", "1", "--num_threads", "1", "--resume", *extra,
+        sys.executable, str(ROOT / "scripts" / script), "--save_path", str(folder), "--save_interval", "1",
+        "--num_threads", "1", "--resume", *flags,
     ]  # fmt: skip
 
 
@@ -75,8 +86,8 @@ def run_with_kills(folder: Path, extra: list[str], kills: int, train_s: float, r
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of the saved actor and critic."""
-    files = sorted(folder.glob("actor/modeling/*.safetensors")) + sorted(folder.glob("critic/modeling/*.safetensors"))
+    """Every tensor of the saved roles."""
+    files = sorted(folder.glob("*/modeling/*.safetensors"))
     assert files, f"nothing saved under {folder}"
     return {f"{f.parent.parent.name}/{f.name}/{n}": t for f in files for n, t in load_file(f).items()}
 
@@ -94,17 +105,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--folder", type=Path, default=Path("runs/kill_and_resume"))
-    arguments, extra = parser.parse_known_args()
-    extra = extra or [
-        "--num_episodes",
-        "12",
-        "--experience_batch_size",
-        "64",
-        "--train_batch_size",
-        "16",
-        "--eval_interval",
-        "4",
-    ]
+    parser.add_argument("--script", choices=SCRIPTS, default="train_rlvr.py", help="what is run")
+    arguments, flags = parser.parse_known_args()
+    extra = [arguments.script, *(flags or SCRIPTS[arguments.script].split())]
     shutil.rmtree(arguments.folder, ignore_errors=True)
     whole, broken = arguments.folder / "whole", arguments.folder / "broken"
     train_s = run_to_end(whole, extra)

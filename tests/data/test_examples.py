@@ -77,11 +77,6 @@ def test_a_template_that_rewrites_earlier_turns_gives_an_example_for_each_stretc
         "{{ m['content'].split('</think>')[-1] if m['role'] == 'assistant' else m['content'] }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    tags = json.loads(Path(ConversationTemplate.load("qwen2.5").source).read_text())["response_format_tags"]
-    template = ConversationTemplate.from_config(
-        {"chat_template": forgets, "system_message": "", "stop_ids": ["<|im_end|>"], "response_format_tags": tags},
-        "t.json",
-    )
     think = {"role": "assistant", "content": "<think>2+3=5</think>5"}
     read = encode({"messages": [ASK, think, ASK, REPLY]}, conversation=with_template(forgets))
     assert [parts(e) for e in read.items] == [

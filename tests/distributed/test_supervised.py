@@ -26,6 +26,3 @@ def test_a20_a24_two_processes_learn_what_one_does(tmp_path, clean_env) -> None:
     for name in alone:
         assert (alone[name]["weights"] - together[name]["weights"]).abs().mean() < 2e-6, name
         assert alone[name]["held out"] == pytest.approx(together[name]["held out"], rel=1e-5, abs=1e-6)
-    assert (
-        alone["sft ddp"]["weights"] - alone["rm ddp"]["weights"][: len(alone["sft ddp"]["weights"])]
-    ).abs().max() > 1e-3
