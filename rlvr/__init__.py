@@ -34,6 +34,12 @@ _WHERE = {
     "RewardModel": "rlvr.models.reward_model",
     "Boosted": "rlvr.boost.boosted",
     "UserError": "rlvr.errors",
+    "LLMTrainingParams": "rlvr.compat.llm",
+    "Project": "rlvr.compat.project",
+    "truncate_response": "rlvr.core.masks",
+    "generate": "rlvr.compat.functions",
+    "batch_generation": "rlvr.compat.functions",
+    "forward": "rlvr.compat.functions",
 }
 __all__ = ["__version__", *_WHERE]
 

@@ -24,6 +24,7 @@ from rlvr.presets import Settings, find_preset
 from rlvr.rollout.engine import Engine, Sampling, make_engine
 from rlvr.run_folder import open_folder, write_config
 from rlvr.tracking import JsonlSink, Tracker
+from rlvr.trainer.memory import EmptyDeviceCache
 from rlvr.trainer.ppo import PPOTrainer
 from rlvr.trainer.watch import Watch
 from rlvr.validate import BatchPlan, check_config, plan_batches
@@ -184,7 +185,7 @@ def _assemble(
         accumulation_steps=t.accumulation_steps,
         save_interval=config.ckpt.save_interval,
         save_dir=folder,
-        callbacks=[Watch(), *([view] if view else [])],
+        callbacks=[Watch(), *([view] if view else []), *([EmptyDeviceCache()] if t.empty_device_cache else [])],
         conversation=conversation,
         engine=engine,
         seed=t.seed,

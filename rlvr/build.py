@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards import check_gold
 from rlvr.boost.plugins import make_booster, resolve_precision
@@ -120,17 +120,29 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     weights = m.checkpoint_path and load_causal_lm(m.checkpoint_path, trust_remote_code=m.trust_remote_code)
     # The divergence is measured from where this run starts.
     start = weights or base
-    actor = Actor(prepare(start, m.grad_checkpoint)).to(device)
+    actor = Actor(prepare(start, m.grad_checkpoint), t.chunk_tokens).to(device)
     initial = None
     if config.algo.kl_coef:
-        source = m.checkpoint_path or m.pretrain
-        initial = Actor(prepare(load_causal_lm(source, trust_remote_code=m.trust_remote_code), False))
+        source = m.ref_model or m.checkpoint_path or m.pretrain
+        reference = load_causal_lm(source, trust_remote_code=m.trust_remote_code)
+        check_same_vocabulary(reference, start)
+        initial = Actor(prepare(reference, False), t.chunk_tokens)
     actor_optim, actor_schedule = _make_optimizer(config, actor, t.lr, plan.actor_steps, device)
     if not needs_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None)
     critic = _make_critic(config).to(device)
     critic_optim, critic_schedule = _make_optimizer(config, critic, t.critic_lr, plan.total_steps, device)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule)
+
+
+def check_same_vocabulary(reference: PreTrainedModel, actor: PreTrainedModel) -> None:
+    """Raise `UserError` unless the reference model knows the tokens that the actor writes."""
+    sizes = [model.get_input_embeddings().num_embeddings for model in (reference, actor)]
+    if sizes[0] < sizes[1]:
+        raise UserError(
+            f"--ref_model knows {sizes[0]} tokens and the actor writes {sizes[1]}: the divergence is measured token by token, so "
+            "give a model with the actor's tokenizer"
+        )
 
 
 def needs_critic(config: Config) -> bool:
@@ -182,7 +194,7 @@ def experience_settings(config: Config) -> dict[str, Any]:
     """What goes to the trainer as `experience_settings`: fields of `ExperienceSettings` that are no arguments of its own."""
     names = (
         "estimator", "gamma", "lam", "critic_lam", "lam_alpha", "old_logprobs", "tis_cap", "positive_threshold", "dynamic_sampling",
-        "max_refills", "truncated",
+        "max_refills", "truncated", "whiten_rewards",
     )  # fmt: skip
     return {name: getattr(config.algo, name) for name in names} | {
         "missing_eos_penalty": config.reward.missing_eos_penalty,

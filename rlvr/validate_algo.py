@@ -61,6 +61,11 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
         raise UserError(
             f"--gamma {a.gamma} has no effect: {source} {name} gives a response one advantage; leave it out"
         )
+    if not estimator.per_token and a.whiten_rewards:
+        raise UserError(
+            f"--whiten_rewards scales the rewards of single tokens, and {source} {name} gives a response one advantage; leave "
+            "it out"
+        )
     if estimator.critic:
         return
     for flag in ("critic_warmup_steps", "value_pretraining_episodes", "critic_lam", "lam_alpha"):
@@ -89,6 +94,10 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
 
 def _check_divergence(config: Config) -> None:
     a = config.algo
+    if config.model.ref_model and not a.kl_coef:
+        raise UserError(
+            f"--ref_model {config.model.ref_model} has no effect at --kl_coef 0; give a coefficient, or leave it out"
+        )
     if a.kl_target is None:
         _check_default(config, "kl_horizon", "without --kl_target")
         return

@@ -26,7 +26,7 @@ LAYERS = [
     ["rlvr.validate", "rlvr.validate_algo", "rlvr.validate_rewards", "rlvr.validate_supervised", "rlvr.run_folder", "rlvr.evaluate"],
     ["rlvr.experience"],
     ["rlvr.trainer"],
-    ["rlvr.console", "rlvr.supervised_view", "rlvr.build", "rlvr.build_rewards", "rlvr.api", "rlvr.pipeline", "rlvr.tools"],
+    ["rlvr.console", "rlvr.supervised_view", "rlvr.build", "rlvr.build_rewards", "rlvr.api", "rlvr.pipeline", "rlvr.tools", "rlvr.compat"],
     ["rlvr.cli"],
     ["scripts"],
 ]

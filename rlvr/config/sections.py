@@ -28,6 +28,8 @@ class ModelConfig:
     rm_pretrain: str | None = None
     """Base of the critic (a folder or hub name), and of the reward model where its checkpoint is only a LoRA adapter.
     Default: the actor's; of an adapter, the base that it names."""
+    ref_model: Annotated[str | None, _alias("model_ref")] = None
+    """Frozen model that the divergence is measured from (a folder or hub name). Default: the actor as it starts."""
     tokenizer_dir: str | None = None
     """Tokenizer: a folder or hub name. Default: the actor's."""
     checkpoint_path: str | None = None
@@ -217,6 +219,8 @@ class AlgoConfig:
     """Drop prompts whose responses are all paid the same, and sample further prompts in their place (DAPO)."""
     max_refills: int = 8
     """Batches of further prompts that dynamic sampling draws at most in one collect step."""
+    whiten_rewards: bool = False
+    """Bring the tokens' rewards to variance 1 over all response tokens of a collect step; their mean stays."""
     whiten_advantages: bool | None = None
     """Bring advantages to mean 0 and variance 1 over all response tokens of all processes. Default: what the estimator is
     meant for: yes for gae and reinforce_pp (both), no for the others."""
@@ -253,6 +257,10 @@ class TrainConfig:
     """Optimizer steps of linear warm-up. Default: 2.5 % of all."""
     grad_clip: Annotated[float, _alias("max_grad_norm")] = 1.0
     """Norm to which gradients are clipped, once for each optimizer step; 0 = off."""
+    chunk_tokens: Annotated[int, _alias("rl_chunk_size")] = 1024
+    """Response tokens that are projected to the vocabulary at once: fewer take less memory."""
+    empty_device_cache: Annotated[bool, _alias("rl_optimize_device_cache")] = False
+    """Give cached device memory back between collecting and learning."""
     buffer_limit: int = 0
     """Most samples kept by the buffer in one process (the newest stay); 0 = no limit."""
     buffer_cpu_offload: bool = True

@@ -14,10 +14,12 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.process import all_reduce_sum
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import importance_weights
+from rlvr.core.reductions import whiten
 from rlvr.core.rewards import token_rewards
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
@@ -213,6 +215,8 @@ class NaiveExperienceMaker:
             ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
             kl = kl_estimate(scores.logprobs, ref_logprobs, s.kl_estimator)
             rewards, non_score = token_rewards(totals, kl, mask, s.kl_coef if s.kl_in == "reward" else 0.0)
+            if s.whiten_rewards:  # over all ranks; every rank comes here equally often
+                rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
             out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
             record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
             columns = {

@@ -25,6 +25,7 @@ class ExperienceSettings:
     kl_in: Literal["reward", "loss"] = "reward"
     old_logprobs: Literal["recompute", "sampled"] = "recompute"
     tis_cap: float | None = None
+    whiten_rewards: bool = False
     keep_positive: bool = False
     positive_threshold: float | None = None
     dynamic_sampling: bool = False
