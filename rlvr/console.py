@@ -83,6 +83,8 @@ class ConsoleView(Callback):
         self._phase(f"update {trainer.progress.mini_batch}")
 
     def on_evaluate_end(self, trainer: "OnlineTrainer", metrics: Mapping[str, float]) -> None:
+        if "eval/accuracy" not in metrics:
+            return
         self.console.print(
             f"[bold]held-out accuracy {metrics.get('eval/accuracy', 0):.1%}[/] after {trainer.progress.episode} episodes "
             f"({metrics.get('eval/length_tokens', 0):.0f} tokens a response, {metrics.get('eval/format', 0):.0%} in format)"

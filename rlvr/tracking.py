@@ -75,6 +75,18 @@ def append_json(path: Path, row: Mapping[str, Any]) -> None:
         raise UserError(f"can't write {path}: {error.strerror}; free space and go on with --resume") from None
 
 
+class MemorySink:
+    """Keeps the rows: `rows` is a list of `{"step": 3, "objective/scores": 0.41, ...}`."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.rows.append({"step": step, **metrics})
+
+    def close(self) -> None: ...
+
+
 class TensorBoardSink:
     """Scalars for TensorBoard. Raises UserError without the package `tensorboard`."""
 

@@ -114,7 +114,14 @@ def check_config(config: Config) -> None:
 
 _AT_LEAST_1 = {
     "rollout": ("experience_batch_size", "num_generations", "max_new_tokens", "generation_batch_size"),
-    "train": ("num_episodes", "num_collect_steps", "num_update_steps", "train_batch_size", "accumulation_steps", "chunk_tokens"),
+    "train": (
+        "num_episodes",
+        "num_collect_steps",
+        "num_update_steps",
+        "train_batch_size",
+        "accumulation_steps",
+        "chunk_tokens",
+    ),
     "data": ("ptx_batch_size",),
     "eval": ("eval_samples",),
     "ckpt": ("keep_checkpoints",),

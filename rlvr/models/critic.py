@@ -1,7 +1,7 @@
 """`Critic`: a decoder with a scalar head; the value of each state before the action taken there."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,6 +12,9 @@ from rlvr.errors import UserError
 from rlvr.models.backbone import at_responses, hidden_states, scatter_responses
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.packed import can_pack, computes_again
+
+if TYPE_CHECKING:
+    from rlvr.models.reward_model import RewardModel
 
 HEAD_FILE = "value_head.safetensors"
 
@@ -95,6 +98,11 @@ class Critic(nn.Module):
                 f"{folder} holds no critic: {HEAD_FILE} is missing, and it is no reward model either ({error}) Give a run's "
                 "critic/modeling folder, or a reward model's"
             ) from None
+        return cls.from_reward_model(reward_model)
+
+    @classmethod
+    def from_reward_model(cls, reward_model: "RewardModel") -> "Critic":
+        """The reward model's decoder, and its head as the value head; the decoder is the same object."""
         critic = cls(reward_model.backbone)
         with torch.no_grad():
             critic.value_head.weight.copy_(reward_model.head.weight)

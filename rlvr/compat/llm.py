@@ -1,0 +1,162 @@
+"""`LLMTrainingParams`: the parameters of `aitraining llm` with their names, defaults and ranges.
+
+    params = LLMTrainingParams(
+        model="tiny", data_path="prompts.jsonl", project_name="ppo-model", trainer="ppo", rl_reward_fn="correctness"
+    )
+    Project(params=params, backend="local", process=True).create()
+
+`rlvr/compat/llm_table.py` says what each becomes. `rlvr llm --help` shows the same parameters, group by group.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from rlvr.compat.llm_table import check_params
+from rlvr.errors import UserError
+from rlvr.suggest import did_you_mean
+
+Trainer = Literal["ppo", "grpo", "sft", "reward"]
+
+
+@dataclass(kw_only=True)
+class General:
+    """What is trained, on what, and where it goes."""
+
+    model: str
+    """Model to train: `tiny` (built in), `smollm2-135m`, a folder, or a hub name."""
+    data_path: str
+    """JSONL or CSV file, folder, hub name, or `builtin`."""
+    project_name: str
+    """Folder for everything that the run writes."""
+    trainer: Trainer
+    """`sft`: supervised; `reward`: a reward model on preferences; `ppo`, `grpo`: reinforcement learning."""
+    epochs: int = 1
+    """Passes over the data."""
+    batch_size: int = 4
+    """Samples in one forward and backward pass, over all processes."""
+    lr: float = 1e-5
+    """Peak learning rate (5e-6 to 1e-5 is usual for ppo)."""
+    seed: int = 42
+    """The one seed of the run."""
+    mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the models."""
+
+
+@dataclass(kw_only=True)
+class Data:
+    """Columns and prompts. Columns have usual names that are found by themselves (`prompt`, `text`, `question`, ...)."""
+
+    prompt_text_column: str | None = None
+    """Column with the prompt."""
+    text_column: str | None = None
+    """Column with the response (sft), with the chosen response (reward), or with the prompt (ppo, grpo)."""
+    rejected_text_column: str | None = None
+    """Column with the rejected response (reward)."""
+    chat_template: str = "auto"
+    """Conversation template: a shipped name or a JSON file; `auto` goes by the model."""
+    model_max_length: int | None = None
+    """Most tokens of prompt and response together. Default: 2048, or what suits the built-in model."""
+
+
+@dataclass(kw_only=True)
+class CorePPO:
+    """Core PPO parameters (ppo; grpo has no critic, and reads reward model, reference, KL and clip range of these)."""
+
+    rl_reward_model_path: str | None = None
+    """Reward model: the folder of a run with `--trainer reward`, or a transformers sequence classifier with one label."""
+    model_ref: str | None = None
+    """Frozen model that the divergence is measured from. Default: the model as it starts."""
+    rl_gamma: float = 0.99
+    """Discount per token, from 0.9 to 0.99."""
+    rl_gae_lambda: float = 0.95
+    """Lambda of generalised advantage estimation, from 0.9 to 0.99."""
+    rl_kl_coef: float = 0.1
+    """Weight of the divergence from the reference, from 0.01 to 0.5."""
+    rl_value_loss_coef: float = 1.0
+    """Weight of the value loss, from 0.5 to 2.0."""
+    rl_clip_range: float = 0.2
+    """Clip range of the probability ratio, from 0.1 to 0.3."""
+    rl_value_clip_range: float = 0.2
+    """Clip range of the value's change."""
+
+
+@dataclass(kw_only=True)
+class Updates:
+    """Training parameters (ppo, grpo)."""
+
+    rl_num_ppo_epochs: int = 4
+    """Passes over each batch of responses."""
+    rl_mini_batch_size: int = 8
+    """Responses of an optimizer step: passes of `batch_size` are accumulated to it."""
+    rl_rollout_batch_size: int | None = None
+    """Responses that are sampled before each update, over all processes. Default: four mini-batches."""
+    rl_num_generations: int | None = None
+    """Responses to each prompt. Default: 8 for grpo and where responses are compared, else 1."""
+    rl_chunk_size: int = 128
+    """Response tokens that are projected to the vocabulary at once: fewer take less memory."""
+    rl_optimize_device_cache: bool = True
+    """Give cached device memory back between sampling and learning."""
+
+
+@dataclass(kw_only=True)
+class Generation:
+    """Generation parameters (ppo, grpo)."""
+
+    rl_max_new_tokens: int = 128
+    """Most tokens of a response."""
+    rl_top_k: int = 50
+    """Sample among the k likeliest tokens; 0 = all, which keeps ratios unbiased."""
+    rl_top_p: float = 1.0
+    """Sample from the smallest set of tokens with this much probability; 1 = all."""
+    rl_temperature: float = 1.0
+    """Sampling temperature; it applies to old, new and reference logprobs alike."""
+
+
+@dataclass(kw_only=True)
+class Advanced:
+    """Rewards and environments (ppo, grpo)."""
+
+    rl_reward_fn: str | None = None
+    """`default` (the reward model's score; without one, 1 for a right answer), `length_penalty`, `correctness`, another
+    registered function, `package.module:function`, or `path/to/file.py:function`."""
+    rl_multi_objective: bool = False
+    """Weigh several objectives by name."""
+    rl_reward_weights: str | None = None
+    """JSON: weights by objective, such as `{"correctness": 1.0, "formatting": 0.1}`."""
+    rl_env_type: Literal["text_generation", "multi_objective", "preference_comparison"] | None = None
+    """What a response is paid: its score, its weighted objectives, or the share of its prompt's responses that it beats."""
+    rl_env_config: str | None = None
+    """JSON: settings of the environment."""
+
+
+GROUPS = (General, Data, CorePPO, Updates, Generation, Advanced)
+
+
+@dataclass(kw_only=True)
+class LLMTrainingParams(*GROUPS):  # type: ignore[misc]
+    """All parameters of a run, checked against the ranges that the reference gives.
+
+    `rlvr train` has the same settings under other names, without these ranges, and more.
+
+    Raises:
+        UserError: an unknown parameter, a value outside its range, one that the trainer does not read, or neither
+            `rl_reward_model_path` nor `model_ref` for reinforcement learning without a reward function.
+    """
+
+    def __new__(cls, *args: Any, **given: Any) -> "LLMTrainingParams":
+        """Only here to name unknown and missing parameters; the dataclass does the rest."""
+        known = [f.name for f in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            raise UserError(
+                f"LLMTrainingParams: there is no parameter {unknown[0]!r}; there are: {', '.join(known)}."
+                f"{did_you_mean(unknown[0], known)}"
+            )
+        if missing := [f.name for f in fields(General) if f.name in REQUIRED and f.name not in given]:
+            raise UserError(f"LLMTrainingParams: {', '.join(missing)} must be given")
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+
+REQUIRED = ("model", "data_path", "project_name", "trainer")

@@ -1,0 +1,130 @@
+"""What each parameter of `LLMTrainingParams` becomes, who reads it, and what range the reference gives it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from rlvr.errors import UserError
+
+if TYPE_CHECKING:
+    from rlvr.compat.llm import LLMTrainingParams
+
+RL = ("ppo", "grpo")
+PPO = ("ppo",)
+SUPERVISED = ("sft", "reward")
+ALL = (*RL, *SUPERVISED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A parameter.
+
+    Attributes:
+        field: `section.name` in `rlvr.Config`; None where it becomes more than one setting (`llm_config`).
+        trainers: which of the trainers read it.
+        low, high: the range, ends included.
+    """
+
+    field: str | None
+    trainers: tuple[str, ...] = RL
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def range(self) -> str:
+        """The range in words."""
+        if self.high is None:
+            return f"at least {self.low:g}"
+        return f"from {self.low:g} to {self.high:g}"
+
+    def allows(self, value: Any) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+TABLE: Mapping[str, Row] = {
+    "model": Row("model.pretrain", ALL),
+    "data_path": Row(None, ALL),
+    "project_name": Row("ckpt.save_path", ALL),
+    "trainer": Row(None, ALL),
+    "epochs": Row(None, ALL, 1),
+    "batch_size": Row(None, ALL, 1),
+    "lr": Row("train.lr", ALL, 0),
+    "seed": Row("train.seed", ALL, 0),
+    "mixed_precision": Row("parallel.mixed_precision", ALL),
+    "prompt_text_column": Row(None, ALL),
+    "text_column": Row(None, ALL),
+    "rejected_text_column": Row(None, ("reward",)),
+    "chat_template": Row("template.conversation_template_config", ALL),
+    "model_max_length": Row("rollout.max_length", ALL, 2),
+    "rl_reward_model_path": Row("model.rm_checkpoint_path"),
+    "model_ref": Row("model.ref_model"),
+    "rl_gamma": Row("algo.gamma", PPO, 0.9, 0.99),
+    "rl_gae_lambda": Row("algo.lam", PPO, 0.9, 0.99),
+    "rl_kl_coef": Row("algo.kl_coef", RL, 0.01, 0.5),
+    "rl_value_loss_coef": Row("algo.vf_coef", PPO, 0.5, 2.0),
+    "rl_clip_range": Row("algo.eps_clip", RL, 0.1, 0.3),
+    "rl_value_clip_range": Row("algo.value_clip", PPO, 0),
+    "rl_num_ppo_epochs": Row("train.num_update_steps", RL, 1),
+    "rl_mini_batch_size": Row(None, RL, 1),
+    "rl_rollout_batch_size": Row("rollout.experience_batch_size", RL, 1),
+    "rl_num_generations": Row("rollout.num_generations", RL, 1),
+    "rl_chunk_size": Row("train.chunk_tokens", RL, 1),
+    "rl_optimize_device_cache": Row("train.empty_device_cache"),
+    "rl_max_new_tokens": Row("rollout.max_new_tokens", RL, 1),
+    "rl_top_k": Row("rollout.top_k", RL, 0),
+    "rl_top_p": Row("rollout.top_p", RL, 0, 1),
+    "rl_temperature": Row("rollout.temperature"),
+    "rl_reward_fn": Row(None),
+    "rl_multi_objective": Row("env.rl_multi_objective"),
+    "rl_reward_weights": Row("env.rl_reward_weights"),
+    "rl_env_type": Row("env.rl_env_type"),
+    "rl_env_config": Row("env.rl_env_config"),
+}
+
+
+def check_params(params: "LLMTrainingParams") -> None:
+    """Refuse what is out of range, what the trainer does not read, and reinforcement learning without a reward.
+
+    Raises:
+        UserError: says what was given and what is allowed.
+    """
+    trainers = sorted(ALL)
+    if params.trainer not in ALL:
+        raise UserError(f"trainer {params.trainer!r}: must be one of {', '.join(trainers)}")
+    for f in fields(params):
+        value, row = getattr(params, f.name), TABLE[f.name]
+        if params.trainer not in row.trainers and value != f.default:
+            raise UserError(
+                f"{f.name} {value!r} has no effect with trainer {params.trainer}; it belongs to {', '.join(row.trainers)}: leave "
+                "it out"
+            )
+        _check_type(f.name, value, f.default)
+        if value is not None and not row.allows(value):
+            raise UserError(f"{f.name} {value}: must be {row.range} (`rlvr train` takes values beyond)")
+    if params.trainer in RL:
+        _check_reward(params)
+
+
+def _check_type(name: str, value: Any, default: Any) -> None:
+    row = TABLE[name]
+    numeric = row.low is not None or isinstance(default, int | float)
+    if numeric and not isinstance(value, int | float) and value is not None:
+        raise UserError(f"{name} {value!r}: must be a number")
+    if isinstance(default, bool) and not isinstance(value, bool):
+        raise UserError(f"{name} {value!r}: must be True or False")
+    if isinstance(default, int) and isinstance(value, float):
+        raise UserError(f"{name} {value!r}: must be a whole number")
+
+
+def _check_reward(params: "LLMTrainingParams") -> None:
+    if not params.rl_temperature > 0:
+        raise UserError(f"rl_temperature {params.rl_temperature}: must be above 0; PPO needs sampled responses")
+    if params.rl_reward_fn == "custom":
+        raise UserError(
+            "rl_reward_fn 'custom': name the function itself: package.module:function, or path/to/file.py:function"
+        )
+    if not (params.rl_reward_model_path or params.model_ref or params.rl_reward_fn or params.rl_reward_weights):
+        raise UserError(
+            f"{params.trainer} needs at least one of rl_reward_model_path (what pays) and model_ref (what the divergence is "
+            "measured from; right answers are then paid), or a rule: rl_reward_fn, such as correctness"
+        )

@@ -1,0 +1,239 @@
+"""`PPOTrainer` with TRL's arguments, over `rlvr.trainer.ppo.PPOTrainer`.
+
+    from rlvr.compat.trl import PPOConfig, PPOTrainer
+
+    trainer = PPOTrainer(
+        args=PPOConfig(output_dir="runs/ppo", total_episodes=512, stop_token="eos"),
+        processing_class=tokenizer, model=policy, ref_model=None, reward_model=reward_model, value_model=value_model,
+        train_dataset=train_dataset, eval_dataset=eval_dataset,
+    )
+    trainer.train()
+    trainer.save_model("ppo-trained-policy")
+
+Start it with torchrun for several processes. Beyond TRL's, `reward_model` may be rules: the names of registered functions
+or functions of your own.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from rlvr.boost import process as processes
+from rlvr.boost.plugins import make_booster, resolve_precision
+from rlvr.boost.process import ProcessInfo
+from rlvr.compat.trl_config import PPOConfig
+from rlvr.compat.trl_data import make_prompts
+from rlvr.compat.trl_parts import as_critic, as_reward_model, check_callbacks, refuse
+from rlvr.compat.trl_plan import Updates, make_optimizer, plan_updates
+from rlvr.compat.trl_samples import SampleTable
+from rlvr.config import ParallelConfig
+from rlvr.console import ConsoleView
+from rlvr.data.prompts import PromptLoader
+from rlvr.data.sampling import PromptSampler
+from rlvr.errors import UserError
+from rlvr.models.actor import Actor
+from rlvr.models.backbone import prepare
+from rlvr.models.critic import Critic
+from rlvr.run_folder import prepare_folder
+from rlvr.tracking import JsonlSink, MemorySink, Tracker
+from rlvr.trainer import ppo
+from rlvr.trainer.callbacks import Callback
+from rlvr.trainer.watch import Watch
+
+__all__ = ["PPOConfig", "PPOTrainer"]
+
+
+class PPOTrainer:
+    """PPO with TRL's arguments.
+
+    Args:
+        args: settings.
+        processing_class: the policy's tokenizer.
+        model: the policy, a transformers causal LM; trained in place.
+        ref_model: what the divergence is measured from. None: a copy of the policy as it is now.
+        reward_model: a sequence classifier with one label and the policy's tokenizer; or a reward function, the name of a
+            registered one, or several of these; or anything that scores samples (`rlvr.RLVRRewardModel`, ...).
+        value_model: a sequence classifier with one label, or a `Critic`; trained in place. None: the policy's decoder,
+            copied, with a new value head.
+        train_dataset: rows with `input_ids` or `prompt`; see `rlvr.compat.trl_data`.
+        eval_dataset: rows of the same kind, answered and shown `args.num_sample_generations` times.
+        callbacks: of the class `rlvr.Callback`.
+        data_collator, optimizers, peft_config: refused; the message says what to do instead.
+
+    Attributes:
+        log_history: the metrics of each update, as in metrics.jsonl.
+        trainer: the trainer behind this one.
+
+    Raises:
+        UserError: arguments that don't go together or can't be honoured.
+    """
+
+    def __init__(
+        self,
+        args: PPOConfig,
+        processing_class: PreTrainedTokenizerBase,
+        model: PreTrainedModel,
+        ref_model: PreTrainedModel | None,
+        reward_model: Any,
+        train_dataset: Iterable[Mapping[str, Any]],
+        value_model: PreTrainedModel | Critic | None = None,
+        data_collator: Any = None,
+        eval_dataset: Iterable[Mapping[str, Any]] | None = None,
+        optimizers: tuple[Any, Any] = (None, None),
+        callbacks: Sequence[Callback] | None = None,
+        peft_config: Any = None,
+    ) -> None:
+        refuse(model, ref_model, reward_model, value_model, data_collator, optimizers, peft_config)
+        check_callbacks(callbacks or ())
+        self.args, self.processing_class = args, processing_class
+        self.process = processes.start(args.seed)
+        prompts = make_prompts(train_dataset, processing_class)
+        self.plan = plan_updates(args, len(prompts), self.process.world_size)
+        if ref_model is None and args.kl_coef:
+            ref_model = copy.deepcopy(model)
+        critic = as_critic(value_model, model, args.seed)
+        for trained in (model, critic.backbone):
+            prepare(trained, args.gradient_checkpointing)
+        scorer = as_reward_model(reward_model, processing_class, self.process.device, args)
+        memory = MemorySink()
+        self.log_history = memory.rows
+        console = Console(quiet=args.disable_tqdm or not self.process.is_main)
+        self._view = ConsoleView(console)
+        self.trainer = _make_trainer(
+            args,
+            self.process,
+            self.plan,
+            processing_class,
+            (Actor(model).to(self.process.device), critic.to(self.process.device), ref_model),
+            scorer,
+            [Watch(), self._view, *(callbacks or ())],
+            Tracker([memory] if self.process.is_main else []),
+        )
+        sampler = PromptSampler(len(prompts), self.plan.batch_size, args.seed)
+        self._loader = PromptLoader(prompts, sampler, self.process.rank, self.process.world_size)
+        if eval_dataset is not None and args.num_sample_generations:
+            shown = make_prompts(eval_dataset, processing_class, "eval_dataset")[: args.per_device_eval_batch_size]
+            self.trainer.evaluator = SampleTable(self.trainer, shown, console)
+            self.trainer.eval_interval = max(1, self.plan.num_total_batches // args.num_sample_generations)
+
+    def train(self, resume_from_checkpoint: bool = False) -> None:
+        """Sample and learn for the whole plan; with an `output_dir`, save the models there in the end.
+
+        Args:
+            resume_from_checkpoint: go on from the newest checkpoint in `output_dir`, with the same results bit for bit.
+
+        Raises:
+            UserError: `output_dir` holds another run, or there is nothing to resume from.
+            Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
+        """
+        a, folder = self.args, self.trainer.save_dir
+        if resume_from_checkpoint and folder is None:
+            raise UserError(
+                "train(resume_from_checkpoint=True) needs PPOConfig(output_dir=...), where the checkpoint lies"
+            )
+        checkpoint = prepare_folder(folder, resume_from_checkpoint) if folder else None
+        processes.barrier()
+        if checkpoint is not None:
+            self.trainer.load_checkpoint(checkpoint)
+        if folder is not None and self.process.is_main:
+            keep = self.trainer.progress.episode + 1 if checkpoint is not None else 0
+            self.trainer.tracker.sinks.append(JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+        to_tensorboard = a.logging_dir or (a.output_dir if a.report_to == "tensorboard" else None)
+        try:
+            self.trainer.fit(
+                self.plan.num_total_batches,
+                1,
+                a.num_ppo_epochs,
+                prompt_dataloader=self._loader,
+                log_dir=to_tensorboard,
+                use_wandb=a.report_to == "wandb",
+            )
+        finally:
+            self._view.close()
+            self.trainer.tracker.close()
+            self.trainer.maker.reward_model.close()
+
+    def save_model(self, output_dir: str | Path | None = None) -> None:
+        """Write the policy and its tokenizer, as transformers' `save_pretrained` does.
+
+        Raises:
+            UserError: neither `output_dir` here nor in the settings.
+        """
+        folder = output_dir or self.args.output_dir
+        if folder is None:
+            raise UserError("save_model(): no folder; give one, or PPOConfig(output_dir=...)")
+        if self.process.is_main:
+            self.trainer.actor.unwrapped.model.save_pretrained(folder)
+            self.processing_class.save_pretrained(folder)
+        processes.barrier()
+
+
+def _make_trainer(
+    args: PPOConfig,
+    process: ProcessInfo,
+    plan: Updates,
+    tokenizer: PreTrainedTokenizerBase,
+    models: tuple[Actor, Critic, PreTrainedModel | None],
+    scorer: Any,
+    callbacks: Sequence[Callback],
+    tracker: Tracker,
+) -> ppo.PPOTrainer:
+    actor, critic, reference = models
+    parallel = ParallelConfig(plugin=args.plugin, mixed_precision=args.precision)
+    (actor_optim, actor_schedule), (critic_optim, critic_schedule) = (
+        make_optimizer(args, role, plan.total_steps) for role in (actor, critic)
+    )
+    stop_ids = () if args.stop_token_id is None else (args.stop_token_id,)
+    if args.stop_token == "eos":
+        stop_ids = _end_token(tokenizer)
+    return ppo.PPOTrainer(
+        make_booster(parallel, process.device, args.max_grad_norm),
+        make_booster(parallel, process.device, args.max_grad_norm),
+        actor,
+        critic,
+        scorer,
+        prepare(reference, False) if reference is not None and args.kl_coef else None,
+        actor_optim,
+        critic_optim,
+        actor_schedule,
+        critic_schedule,
+        tokenizer,
+        kl_coef=args.kl_coef,
+        train_batch_size=plan.micro_batch_size,
+        accumulation_steps=plan.accumulation_steps,
+        eps_clip=args.cliprange,
+        vf_coef=args.vf_coef,
+        value_clip=args.cliprange_value,
+        save_interval=args.save_steps if args.save_strategy == "steps" else 0,
+        save_dir=args.output_dir,
+        callbacks=callbacks,
+        seed=args.seed,
+        settings={"kl_estimator": args.kl_estimator},
+        experience_settings={
+            "gamma": args.gamma,
+            "lam": args.lam,
+            "whiten_rewards": args.whiten_rewards,
+            "missing_eos_penalty": args.missing_eos_penalty or 0.0,
+            "score_batch_size": args.local_rollout_forward_batch_size,
+        },
+        run_state={"args": plan.run_state},
+        keep_checkpoints=args.save_total_limit,
+        grad_clip=args.max_grad_norm,
+        precision=resolve_precision(args.precision, process.device),
+        online={"tracker": tracker},
+        max_new_tokens=args.response_length,
+        temperature=args.temperature,
+        stop_ids=stop_ids,
+        batch_size=args.local_rollout_forward_batch_size,
+    )
+
+
+def _end_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    if tokenizer.eos_token_id is None:
+        raise UserError("PPOConfig(stop_token='eos'): the tokenizer has no end token; give stop_token_id")
+    return (int(tokenizer.eos_token_id),)
