@@ -20,15 +20,17 @@ class Row:
     """A parameter.
 
     Attributes:
-        field: `section.name` in `rlvr.Config`; None where it becomes more than one setting (`llm_config`).
+        field: `section.name` in `rlvr.Config`; None where it becomes more than one setting (`rlvr.compat.llm_config`).
         trainers: which of the trainers read it.
         low, high: the range, ends included.
+        supervised: its place in `SFTConfig` and `RewardTrainingConfig`, where it is another than `field`.
     """
 
     field: str | None
     trainers: tuple[str, ...] = RL
     low: float | None = None
     high: float | None = None
+    supervised: str | None = None
 
     @property
     def range(self) -> str:
@@ -42,22 +44,22 @@ class Row:
 
 
 TABLE: Mapping[str, Row] = {
-    "model": Row("model.pretrain", ALL),
+    "model": Row(None, ALL),
     "data_path": Row(None, ALL),
     "project_name": Row("ckpt.save_path", ALL),
     "trainer": Row(None, ALL),
-    "epochs": Row(None, ALL, 1),
-    "batch_size": Row(None, ALL, 1),
+    "epochs": Row(None, ALL, 1, supervised="train.num_epochs"),
+    "batch_size": Row(None, ALL, 1, supervised="train.train_batch_size"),
     "lr": Row("train.lr", ALL, 0),
     "seed": Row("train.seed", ALL, 0),
     "mixed_precision": Row("parallel.mixed_precision", ALL),
     "prompt_text_column": Row(None, ALL),
     "text_column": Row(None, ALL),
-    "rejected_text_column": Row(None, ("reward",)),
+    "rejected_text_column": Row("data.rejected_text_column", ("reward",)),
     "chat_template": Row("template.conversation_template_config", ALL),
-    "model_max_length": Row("rollout.max_length", ALL, 2),
-    "rl_reward_model_path": Row("model.rm_checkpoint_path"),
-    "model_ref": Row("model.ref_model"),
+    "model_max_length": Row("rollout.max_length", ALL, 2, supervised="data.max_length"),
+    "rl_reward_model_path": Row(None),
+    "model_ref": Row(None),
     "rl_gamma": Row("algo.gamma", PPO, 0.9, 0.99),
     "rl_gae_lambda": Row("algo.lam", PPO, 0.9, 0.99),
     "rl_kl_coef": Row("algo.kl_coef", RL, 0.01, 0.5),
@@ -66,8 +68,8 @@ TABLE: Mapping[str, Row] = {
     "rl_value_clip_range": Row("algo.value_clip", PPO, 0),
     "rl_num_ppo_epochs": Row("train.num_update_steps", RL, 1),
     "rl_mini_batch_size": Row(None, RL, 1),
-    "rl_rollout_batch_size": Row("rollout.experience_batch_size", RL, 1),
-    "rl_num_generations": Row("rollout.num_generations", RL, 1),
+    "rl_rollout_batch_size": Row(None, RL, 1),
+    "rl_num_generations": Row(None, RL, 1),
     "rl_chunk_size": Row("train.chunk_tokens", RL, 1),
     "rl_optimize_device_cache": Row("train.empty_device_cache"),
     "rl_max_new_tokens": Row("rollout.max_new_tokens", RL, 1),
