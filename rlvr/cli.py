@@ -14,6 +14,7 @@ USAGE = """usage: rlvr COMMAND [flags]
   rlvr train            train by PPO under rule rewards (rlvr train --help lists every flag)
   rlvr sft              fine-tune on prompts and responses
   rlvr reward-model     train a reward model on pairs of responses
+  rlvr llm --train      all of these with the flags of `aitraining llm`
   rlvr template check   prove that a conversation template fits a tokenizer
   rlvr template list    the templates that are shipped
   rlvr rewards [NAME]   the registered reward functions, or all about one of them
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "train": train_command,
         "sft": sft_command,
         "reward-model": reward_model_command,
+        "llm": llm_command,
         "template": template_command,
         "rewards": rewards_command,
         "score": score_command,
@@ -85,6 +87,16 @@ def reward_model_command(argv: list[str]) -> None:
     from rlvr.pipeline import train_reward_model
 
     _until_stopped(train_reward_model, config)
+
+
+def llm_command(argv: list[str]) -> None:
+    """`rlvr llm`: parse the flags, then train as `--trainer` says."""
+    from rlvr.tools.llm import parse_params
+
+    params = parse_params(argv)
+    from rlvr.compat.project import Project
+
+    _until_stopped(Project.create, Project(params=params, backend="local", process=True))
 
 
 def _until_stopped(train: Callable[[T], object], config: T) -> None:

@@ -49,3 +49,11 @@ def tiny_cache() -> Path:
     from rlvr.models.warmstart import ensure_tiny
 
     return ensure_tiny()
+
+
+@pytest.fixture(scope="session")
+def micro_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a random model with the built-in tokenizer, for whole runs within a second."""
+    from saved_models import save_micro_model
+
+    return save_micro_model(tmp_path_factory.mktemp("micro"))

@@ -38,6 +38,8 @@ class General:
     """Peak learning rate (5e-6 to 1e-5 is usual for ppo)."""
     seed: int = 42
     """The one seed of the run."""
+    resume: bool = False
+    """Go on from the newest checkpoint in the project's folder."""
     mixed_precision: Literal["fp32", "bf16", "fp16"] | None = None
     """Arithmetic of the models. Default: bf16 on GPUs and CPUs that are fast in it, else fp32."""
 
@@ -133,7 +135,7 @@ GROUPS = (General, Data, CorePPO, Updates, Generation, Advanced)
 
 
 @dataclass(kw_only=True)
-class LLMTrainingParams(*reversed(GROUPS)):  # type: ignore[misc]
+class LLMTrainingParams(Advanced, Generation, Updates, CorePPO, Data, General):
     """All parameters of a run, checked against the ranges that the reference gives.
 
     `rlvr train` has the same settings under other names, without these ranges, and more.

@@ -1,7 +1,6 @@
 """`LLMTrainingParams` -> the settings of the trainer that they name."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from rlvr.errors import UserError
 
@@ -52,6 +55,7 @@ TABLE: Mapping[str, Row] = {
     "batch_size": Row(None, ALL, 1, supervised="train.train_batch_size"),
     "lr": Row("train.lr", ALL, 0),
     "seed": Row("train.seed", ALL, 0),
+    "resume": Row("ckpt.resume", ALL),
     "mixed_precision": Row("parallel.mixed_precision", ALL),
     "prompt_text_column": Row(None, ALL),
     "text_column": Row(None, ALL),
@@ -85,14 +89,21 @@ TABLE: Mapping[str, Row] = {
 
 
 def check_params(params: "LLMTrainingParams") -> None:
-    """Refuse what is out of range, what the trainer does not read, and reinforcement learning without a reward.
+    """Refuse what is of the wrong type or out of range, what the trainer does not read, and reinforcement learning without
+    a reward.
 
     Raises:
         UserError: says what was given and what is allowed.
     """
-    trainers = sorted(ALL)
-    if params.trainer not in ALL:
-        raise UserError(f"trainer {params.trainer!r}: must be one of {', '.join(trainers)}")
+    kinds = _kinds()
+    for f in fields(params):
+        value, row = getattr(params, f.name), TABLE[f.name]
+        try:
+            kinds[f.name].validate_python(value, strict=True)
+        except ValidationError as error:
+            raise UserError(f"{f.name} {value!r}: {error.errors()[0]['msg']}") from None
+        if value is not None and not row.allows(value):
+            raise UserError(f"{f.name} {value}: must be {row.range} (`rlvr train` takes values beyond)")
     for f in fields(params):
         value, row = getattr(params, f.name), TABLE[f.name]
         if params.trainer not in row.trainers and value != f.default:
@@ -100,22 +111,15 @@ def check_params(params: "LLMTrainingParams") -> None:
                 f"{f.name} {value!r} has no effect with trainer {params.trainer}; it belongs to {', '.join(row.trainers)}: leave "
                 "it out"
             )
-        _check_type(f.name, value, f.default)
-        if value is not None and not row.allows(value):
-            raise UserError(f"{f.name} {value}: must be {row.range} (`rlvr train` takes values beyond)")
     if params.trainer in RL:
         _check_reward(params)
 
 
-def _check_type(name: str, value: Any, default: Any) -> None:
-    row = TABLE[name]
-    numeric = row.low is not None or isinstance(default, int | float)
-    if numeric and not isinstance(value, int | float) and value is not None:
-        raise UserError(f"{name} {value!r}: must be a number")
-    if isinstance(default, bool) and not isinstance(value, bool):
-        raise UserError(f"{name} {value!r}: must be True or False")
-    if isinstance(default, int) and isinstance(value, float):
-        raise UserError(f"{name} {value!r}: must be a whole number")
+@cache
+def _kinds() -> dict[str, TypeAdapter[Any]]:
+    from rlvr.compat.llm import LLMTrainingParams
+
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(LLMTrainingParams).items()}
 
 
 def _check_reward(params: "LLMTrainingParams") -> None:

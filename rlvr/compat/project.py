@@ -66,11 +66,13 @@ class Project:
             return self.params
         target = Path(self.params.project_name) / "data" / "train.jsonl"
         if processes.start(self.params.seed).is_main:
-            prepare_folder(Path(self.params.project_name), resume=False)  # another run's data must not be written over
-            rows = read_rows(self.params.data_path)
-            target.parent.mkdir(exist_ok=True)
-            lines = [json.dumps(row.values, ensure_ascii=False) + "\n" for row in rows]
-            target.write_text("".join(lines), encoding="utf-8")
+            # The data of another run must not be written over.
+            prepare_folder(Path(self.params.project_name), self.params.resume)
+            if not (self.params.resume and target.exists()):
+                rows = read_rows(self.params.data_path, "train")
+                target.parent.mkdir(exist_ok=True)
+                lines = [json.dumps(row.values, ensure_ascii=False) + "\n" for row in rows]
+                target.write_text("".join(lines), encoding="utf-8")
         processes.barrier()
         return replace(self.params, data_path=str(target))
 

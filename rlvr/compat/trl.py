@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -188,7 +187,7 @@ def _make_trainer(
     (actor_optim, actor_schedule), (critic_optim, critic_schedule) = (
         make_optimizer(args, role, plan.total_steps) for role in (actor, critic)
     )
-    stop_ids = () if args.stop_token_id is None else (args.stop_token_id,)
+    stop_ids: tuple[int, ...] = () if args.stop_token_id is None else (args.stop_token_id,)
     if args.stop_token == "eos":
         stop_ids = _end_token(tokenizer)
     return ppo.PPOTrainer(

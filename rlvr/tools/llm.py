@@ -10,7 +10,6 @@ from typing import Any
 import tyro
 
 from rlvr.compat.llm import GROUPS, REQUIRED, LLMTrainingParams
-from rlvr.compat.project import Project
 from rlvr.errors import UserError
 
 USAGE = "rlvr llm --train --trainer {ppo,grpo,sft,reward} --model MODEL --data-path DATA --project-name FOLDER [flags]"
@@ -23,15 +22,6 @@ First a reward model, then PPO on it:
     --prompt-text-column prompt --text-column chosen --rejected-text-column rejected
   rlvr llm --train --trainer ppo --model tiny --data-path prompts.jsonl --project-name ppo --rl-reward-model-path rm
 """
-
-
-def llm_command(argv: list[str]) -> None:
-    """Parse the flags, then train.
-
-    Raises:
-        UserError: `--train` or a required flag is missing, or values that can't be.
-    """
-    Project(params=parse_params(argv), backend="local", process=True).create()
 
 
 def parse_params(argv: list[str]) -> LLMTrainingParams:
@@ -59,9 +49,8 @@ def _check_given(argv: list[str]) -> None:
 
 def _options() -> Any:
     """A dataclass with one field for each group of parameters: tyro shows each as a group of its own."""
-    return tyro.conf.OmitArgPrefixes[
-        make_dataclass("Options", [(_name(group), group) for group in GROUPS], kw_only=True)
-    ]  # type: ignore[misc]
+    options: Any = make_dataclass("Options", [(_name(group), group) for group in GROUPS], kw_only=True)
+    return tyro.conf.OmitArgPrefixes[options]  # type: ignore[misc]
 
 
 def _name(group: type) -> str:
