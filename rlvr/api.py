@@ -13,11 +13,12 @@ from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.build_rewards import describe_rewards, make_reward_model
-from rlvr.config import TINY_SETTINGS, Config, to_dict
+from rlvr.config import TINY_SETTINGS, Config, base_config, by_section, to_dict
 from rlvr.console import ConsoleView
 from rlvr.conversation import Conversation
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
+from rlvr.errors import UserError
 from rlvr.evaluate import Evaluator
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
@@ -30,15 +31,23 @@ from rlvr.trainer.watch import Watch
 from rlvr.validate import BatchPlan, check_config, plan_batches
 
 
-def train(config: Config) -> Path:
+def train(config: Config | None = None, **settings: Any) -> Path:
     """Train as the settings say. Returns the run's folder.
 
     Under torchrun, call it in every process. Without, it makes a process group of one.
+
+    Args:
+        config: all settings; or
+        settings: those that differ from the defaults, by the names of their flags: `train(pretrain="tiny",
+            reward_functions=["gsm8k_reward_fn"])`. The built-in model and a preset bring their own, as on the command line.
 
     Raises:
         UserError: settings, data, template, plugin or checkpoint that can't be used.
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
+    if config is not None and settings:
+        raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
+    config = config or base_config(by_section(settings))
     check_config(config)
     disable_progress_bar()  # transformers' own bars, one for each file saved
     process = processes.start(config.train.seed, config.train.num_threads)

@@ -1,6 +1,7 @@
 """Every setting of a run: one tree of dataclasses that flags, YAML and Python all build."""
 
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
+from rlvr.config.flat import by_section
 from rlvr.config.run import TINY_SETTINGS, Config, base_config, beneath, from_dict
 from rlvr.config.sections import (
     AlgoConfig,
@@ -52,6 +53,7 @@ __all__ = [
     "base_config",
     "beneath",
     "build",
+    "by_section",
     "from_dict",
     "load_yaml",
     "merge",
