@@ -1,4 +1,4 @@
-"""Means that are right: sums and counts in float64, over response tokens only, reduced over ranks once."""
+"""Means that are right: sums and counts in float64, over response tokens only, reduced over ranks once; and maxima."""
 
 import json
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ class Meter:
     def __init__(self) -> None:
         self.totals: dict[str, list[float]] = {}
         self.counts: dict[str, float] = {}
+        self.maxima: dict[str, float] = {}
 
     def add(self, name: str, total: float | Tensor, count: float | Tensor = 1.0) -> None:
         """Add a sum over `count` things, which may be none."""
@@ -26,14 +27,21 @@ class Meter:
         """Add to a plain count, which is summed over ranks and not averaged."""
         self.counts[name] = self.counts.get(name, 0.0) + number
 
+    def add_max(self, name: str, values: Tensor, mask: Tensor) -> None:
+        """Keep the largest of the masked entries of a [B, R] tensor, if there are any."""
+        if bool(mask.any()):
+            self.maxima[name] = max(self.maxima.get(name, -torch.inf), float(values.detach()[mask].max()))
+
     def add_tokens(self, name: str, values: Tensor, mask: Tensor) -> None:
         """Add the masked entries of a [B, R] tensor."""
         self.add(name, torch.where(mask, values.detach().float(), 0.0).sum(dtype=torch.float64), mask.sum())
 
     def means(self) -> dict[str, float]:
-        """The mean of each name over all ranks, and each count; names without a single value are left out. Collective."""
+        """The mean of each name over all ranks, each count, and each largest value; names without a single value are left
+        out. Collective."""
         totals: dict[str, list[float]] = {}
         counts: dict[str, float] = {}
+        maxima: dict[str, float] = {}
         for part in gather_json(self.state_dict()):
             for name, (total, count) in part["totals"].items():
                 entry = totals.setdefault(name, [0.0, 0.0])
@@ -41,14 +49,18 @@ class Meter:
                 entry[1] += count
             for name, number in part["counts"].items():
                 counts[name] = counts.get(name, 0.0) + number
-        return {name: total / count for name, (total, count) in sorted(totals.items()) if count} | counts
+            for name, number in part["maxima"].items():
+                maxima[name] = max(maxima.get(name, number), number)
+        return {name: total / count for name, (total, count) in sorted(totals.items()) if count} | counts | maxima
 
     def state_dict(self) -> dict[str, Any]:
-        return {"totals": {name: list(entry) for name, entry in self.totals.items()}, "counts": dict(self.counts)}
+        totals = {name: list(entry) for name, entry in self.totals.items()}
+        return {"totals": totals, "counts": dict(self.counts), "maxima": dict(self.maxima)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.totals = {name: list(entry) for name, entry in state["totals"].items()}
         self.counts = dict(state["counts"])
+        self.maxima = dict(state.get("maxima", {}))
 
 
 def gather_json(value: object) -> list:

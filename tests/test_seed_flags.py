@@ -186,6 +186,28 @@ def test_what_can_not_be_honoured_is_refused_with_a_reason(build, row, flags, re
         build(*flags.split())
 
 
+def test_one_trainer_takes_every_kind_of_reward(build) -> None:
+    from rlvr.rewarding import RLVRRewardModel
+    from rlvr.rewarding_neural import NeuralRewardModel, WeightedRewards
+    from rlvr.trainer.ppo import PPOTrainer
+
+    rules, both = build(), build("--rm_checkpoint_path", "@rm")
+    neural = build("--rm_checkpoint_path", "@rm", "--reward_functions")
+    assert type(rules.trainer) is type(both.trainer) is type(neural.trainer) is PPOTrainer
+    kinds = [type(run.trainer.maker.reward_model) for run in (rules, both, neural)]
+    assert kinds == [RLVRRewardModel, WeightedRewards, NeuralRewardModel]
+
+
+def test_stops_come_from_the_template(build, files) -> None:
+    from rlvr.conversation import template_dir
+
+    assert build().trainer.maker.sampling.stop_ids == (4,)  # <|end|>
+    content = json.loads((template_dir() / "tiny.json").read_text()) | {"stop_ids": [4, 9]}
+    (files.folder / "stops.json").write_text(json.dumps(content))
+    sampling = build("--conversation_template_config", str(files.folder / "stops.json")).trainer.maker.sampling
+    assert sampling.stop_ids == (4, 9)
+
+
 def test_zero_on_the_cpu_keeps_the_optimizers_state_there(build) -> None:
     for flags in ("--plugin zero2_cpu", "--plugin zero2 --zero_cpu_offload"):
         plugin = build(*flags.split()).trainer.actor.booster.plugin

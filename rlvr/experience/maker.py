@@ -219,6 +219,7 @@ class NaiveExperienceMaker:
                 rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
             out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
             record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
+            meter.add_tokens("advantages", out.advantages, mask)
             columns = {
                 "logprobs": scores.logprobs,
                 "ref_logprobs": ref_logprobs,

@@ -158,6 +158,7 @@ def policy_loss(
     meter.add_tokens("policy/approxkl_avg", approx_kl, mask)
     meter.add_tokens("policy/clipfrac_avg", loss.clipped.float(), mask)
     meter.add_tokens("val/ratio", loss.ratio, mask)
+    meter.add_max("train/max_ratio", loss.ratio, mask)
     meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
     return total
 

@@ -25,4 +25,5 @@ ALIASES = {
     "reward": "objective/scores",
     "approx_kl": "policy/approxkl_avg",
     "train/lr_actor": "lr",
+    "token_cost": "response/length_tokens",
 }

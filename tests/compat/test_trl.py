@@ -197,6 +197,11 @@ def test_samples_of_the_evaluation_set(tmp_path) -> None:
     assert silent.trainer.evaluator is None
 
 
+def test_sampling_is_from_the_whole_distribution() -> None:
+    sampling = make({"temperature": 0.7}).trainer.maker.sampling
+    assert (sampling.temperature, sampling.max_new_tokens, sampling.top_k, sampling.top_p) == (0.7, 6, 0, 1.0)
+
+
 def test_callbacks_are_called() -> None:
     class Count(rlvr.Callback):
         episodes = 0
