@@ -7,10 +7,11 @@ from pathlib import Path
 from rlvr.compat.llm import LLMTrainingParams
 from rlvr.compat.llm_config import ppo_config, supervised_config
 from rlvr.compat.llm_table import RL
-from rlvr.config import RewardTrainingConfig
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.errors import UserError
 
 BUILTIN = "builtin"
+AnyConfig = Config | SFTConfig | RewardTrainingConfig
 
 
 @dataclass(kw_only=True)
@@ -47,34 +48,41 @@ class Project:
             UserError: parameters, data or models that can't be used.
             Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
         """
-        params = self._with_copied_data() if self.process else self.params
-        if params.trainer in RL:
+        params = self.params
+        prompts = _count_prompts(params) if params.trainer in RL else 0
+        config = _make_config(params, prompts)
+        if self.process and params.data_path.partition(":")[0] != BUILTIN:
+            copied = _copy_data(params, config)
+            config = _make_config(replace(params, data_path=str(copied)), prompts)
+        if isinstance(config, Config):
             from rlvr.api import train
 
-            return train(ppo_config(params, _count_prompts(params)))
+            return train(config)
         from rlvr.pipeline import train_reward_model, train_sft
 
-        config = supervised_config(params)
         return train_reward_model(config) if isinstance(config, RewardTrainingConfig) else train_sft(config)
 
-    def _with_copied_data(self) -> LLMTrainingParams:
-        from rlvr.boost import process as processes
-        from rlvr.data.readers import read_rows
-        from rlvr.run_folder import prepare_folder
 
-        if self.params.data_path.partition(":")[0] == BUILTIN:
-            return self.params
-        target = Path(self.params.project_name) / "data" / "train.jsonl"
-        if processes.start(self.params.seed).is_main:
-            # The data of another run must not be written over.
-            prepare_folder(Path(self.params.project_name), self.params.resume)
-            if not (self.params.resume and target.exists()):
-                rows = read_rows(self.params.data_path, "train")
-                target.parent.mkdir(exist_ok=True)
-                lines = [json.dumps(row.values, ensure_ascii=False) + "\n" for row in rows]
-                target.write_text("".join(lines), encoding="utf-8")
-        processes.barrier()
-        return replace(self.params, data_path=str(target))
+def _make_config(params: LLMTrainingParams, prompts: int) -> AnyConfig:
+    return ppo_config(params, prompts) if params.trainer in RL else supervised_config(params)
+
+
+def _copy_data(params: LLMTrainingParams, config: AnyConfig) -> Path:
+    """Write the rows of the data into the project's folder, in the main process. Returns the file."""
+    from rlvr.boost import process as processes
+    from rlvr.data.readers import read_rows
+    from rlvr.run_folder import prepare_folder
+
+    target = Path(params.project_name) / "data" / "train.jsonl"
+    if processes.start(config.train.seed, config.train.num_threads).is_main:
+        prepare_folder(Path(params.project_name), params.resume)  # another run's data must not be written over
+        if not (params.resume and target.exists()):
+            rows = read_rows(params.data_path, "train")
+            target.parent.mkdir(exist_ok=True)
+            lines = [json.dumps(row.values, ensure_ascii=False) + "\n" for row in rows]
+            target.write_text("".join(lines), encoding="utf-8")
+    processes.barrier()
+    return target
 
 
 def _count_prompts(params: LLMTrainingParams) -> int:

@@ -30,7 +30,7 @@ from rlvr.compat.trl_data import make_prompts
 from rlvr.compat.trl_parts import as_critic, as_reward_model, check_callbacks, refuse
 from rlvr.compat.trl_plan import Updates, make_optimizer, plan_updates
 from rlvr.compat.trl_samples import SampleTable
-from rlvr.config import ParallelConfig
+from rlvr.config import CheckpointConfig, ParallelConfig
 from rlvr.console import ConsoleView
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
@@ -38,7 +38,7 @@ from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
-from rlvr.run_folder import prepare_folder
+from rlvr.run_folder import open_folder
 from rlvr.tracking import JsonlSink, MemorySink, Tracker
 from rlvr.trainer import ppo
 from rlvr.trainer.callbacks import Callback
@@ -135,8 +135,10 @@ class PPOTrainer:
             raise UserError(
                 "train(resume_from_checkpoint=True) needs PPOConfig(output_dir=...), where the checkpoint lies"
             )
-        checkpoint = prepare_folder(folder, resume_from_checkpoint) if folder else None
-        processes.barrier()
+        checkpoint = None
+        if folder is not None:
+            place = CheckpointConfig(save_path=str(folder), resume=resume_from_checkpoint)
+            _, checkpoint = open_folder(place, self.process.is_main)
         if checkpoint is not None:
             self.trainer.load_checkpoint(checkpoint)
         if folder is not None and self.process.is_main:
@@ -163,9 +165,9 @@ class PPOTrainer:
         Raises:
             UserError: neither `output_dir` here nor in the settings.
         """
-        folder = output_dir or self.args.output_dir
-        if folder is None:
+        if output_dir is None and self.args.output_dir is None:
             raise UserError("save_model(): no folder; give one, or PPOConfig(output_dir=...)")
+        folder = Path(output_dir or str(self.args.output_dir))
         if self.process.is_main:
             self.trainer.actor.unwrapped.model.save_pretrained(folder)
             self.processing_class.save_pretrained(folder)
