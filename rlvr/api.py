@@ -20,6 +20,7 @@ from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.evaluate import Evaluator
+from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.rollout.engine import Engine, Sampling, make_engine
@@ -82,8 +83,11 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         view.close()
         trainer.tracker.close()
         trainer.maker.reward_model.close()
-    critic = f"{folder}/critic/modeling, " if trainer.critic is not None else ""
-    console.print(f"saved: {folder}/actor/modeling, {critic}{folder}/metrics.jsonl")
+    parts = ["modeling"] if config.model.lora_merge else []
+    parts += ["adapter"] if trainer.actor.unwrapped.has_adapter else []
+    roles = ["actor", "critic"] if trainer.critic is not None else ["actor"]
+    saved = [f"{folder}/{role}/{part}" for role in roles for part in parts]
+    console.print("saved: " + ", ".join([*saved, f"{folder}/metrics.jsonl"]))
     return folder
 
 
@@ -166,6 +170,8 @@ def _assemble(
     engine.autocast = resolve_precision(config.parallel.mixed_precision, process.device) == "bf16"
     engine.on_progress = view.on_generated if view is not None else None
     models = build.make_models(config, plan, process.device)
+    if models.actor.has_adapter:
+        console.print(_describe_adapter(models.actor), highlight=False, soft_wrap=True)
     actor_booster, critic_booster = build.make_boosters(config, process)
     evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
     a, t, r = config.algo, config.train, config.rollout
@@ -204,6 +210,7 @@ def _assemble(
         whiten_advantages=a.whiten_advantages,
         run_state=build.describe_run(config, prompts),
         keep_checkpoints=config.ckpt.keep_checkpoints,
+        lora_merge=config.model.lora_merge,
         grad_clip=t.grad_clip,
         precision=resolve_precision(config.parallel.mixed_precision, process.device),
         online={"tracker": Tracker(), "eval_interval": config.eval.eval_interval},
@@ -216,6 +223,12 @@ def _assemble(
 
 def _note(console: Console, message: str) -> None:
     console.print(f"[yellow]note:[/] {message}", highlight=False, soft_wrap=True)
+
+
+def _describe_adapter(actor: Actor) -> str:
+    counts = [(p.numel(), p.requires_grad) for p in actor.parameters()]
+    learned, total = sum(n for n, learns in counts if learns), sum(n for n, _ in counts)
+    return f"LoRA: {learned:,} of the actor's {total:,} weights learn ({learned / total:.2%})"
 
 
 def _sampling_arguments(config: Config) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """From settings to the parts of a run: problems, prompts, models, optimizers, reward model, trainer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -20,12 +20,17 @@ from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
-from rlvr.models.actor import Actor
+from rlvr.models.actor import Actor, ActorWithValues
+from rlvr.models.adapter import is_adapter
+from rlvr.models.adapter_files import adapter_settings, continue_adapter
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
+from rlvr.models.lora import apply_lora, copy_sharing
+from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.value_head import has_head
 from rlvr.run_folder import run_state
-from rlvr.validate import BatchPlan
+from rlvr.validate import BatchPlan, lora_settings
 
 BUILTIN = "builtin"
 
@@ -114,23 +119,31 @@ class Models:
 
 
 def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models:
-    """Load actor, critic and reference; make optimizers, and schedules over the optimizer steps of each role."""
+    """Load actor, critic and reference; make optimizers, and schedules over the optimizer steps of each role.
+
+    With LoRA, actor and critic share the base model's weights, and the reference is the actor with its adapter off.
+    """
     m, t = config.model, config.train
-    base = load_causal_lm(m.pretrain, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
-    weights = m.checkpoint_path and load_causal_lm(m.checkpoint_path, trust_remote_code=m.trust_remote_code)
+    lora = lora_settings(config)
+    adapter = m.checkpoint_path if is_adapter(m.checkpoint_path) else None
     # The divergence is measured from where this run starts.
-    start = weights or base
-    actor = Actor(prepare(start, m.grad_checkpoint), t.chunk_tokens).to(device)
+    source = m.checkpoint_path if m.checkpoint_path and not adapter else m.pretrain
+    base = load_causal_lm(source, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    trunk = copy_sharing(base.base_model) if lora is not None and has_critic(config) else None
+    if adapter:
+        continue_adapter(base, adapter)
+    elif lora is not None:
+        apply_lora(base, lora, seed=t.seed)
+    actor = _make_actor(config, prepare(base, m.grad_checkpoint)).to(device)
     initial = None
-    if config.algo.kl_coef:
-        source = m.ref_model or m.checkpoint_path or m.pretrain
-        reference = load_causal_lm(source, trust_remote_code=m.trust_remote_code)
-        check_same_vocabulary(reference, start)
+    if config.algo.kl_coef and (lora is None or m.ref_model):
+        reference = load_causal_lm(m.ref_model or source, trust_remote_code=m.trust_remote_code)
+        check_same_vocabulary(reference, base)
         initial = Actor(prepare(reference, False), t.chunk_tokens)
     actor_optim, actor_schedule = _make_optimizer(config, actor, t.lr, plan.actor_steps, device)
-    if not needs_critic(config):
+    if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None)
-    critic = _make_critic(config).to(device)
+    critic = _make_critic(config, lora, trunk).to(device)
     critic_optim, critic_schedule = _make_optimizer(config, critic, t.critic_lr, plan.total_steps, device)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule)
 
@@ -145,16 +158,28 @@ def check_same_vocabulary(reference: PreTrainedModel, actor: PreTrainedModel) ->
         )
 
 
-def needs_critic(config: Config) -> bool:
-    """Whether the estimator reads values."""
-    return get_estimator(config.algo.estimator).critic
+def has_critic(config: Config) -> bool:
+    """Whether there is a critic of its own: the estimator reads values, and the actor does not give them."""
+    return get_estimator(config.algo.estimator).critic and not config.model.share_trunk
+
+
+def _make_actor(config: Config, model: PreTrainedModel) -> Actor:
+    """The actor; one that gives values goes on with the head of an earlier run, if it starts from one."""
+    if not config.model.share_trunk:
+        return Actor(model, config.train.chunk_tokens)
+    actor = ActorWithValues(model, seed=config.train.seed, chunk_tokens=config.train.chunk_tokens)
+    start = config.model.checkpoint_path
+    if start and has_head(start):
+        actor.value_head.load(start)
+    return actor
 
 
 def _make_optimizer(
     config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
 ) -> tuple[torch.optim.Optimizer, Any]:
     t = config.train
-    optimizer = torch.optim.AdamW(role.parameters(), lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
+    learned = [p for p in role.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
     return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
 
 
@@ -163,12 +188,22 @@ def _fused(config: Config, device: torch.device) -> bool:
     return resolve_precision(config.parallel.mixed_precision, device) != "fp16"
 
 
-def _make_critic(config: Config) -> Critic:
-    m = config.model
-    if m.critic_checkpoint_path:
-        critic = Critic.from_pretrained(m.critic_checkpoint_path)
+def _make_critic(config: Config, lora: LoraSettings | None, trunk: PreTrainedModel | None) -> Critic:
+    """The critic: saved, or made of its base model with a new head. With LoRA, its base is the actor's, by default."""
+    m, t = config.model, config.train
+    saved = m.critic_checkpoint_path
+    own_adapter = saved if saved and is_adapter(saved) and has_head(saved) else None  # and not a reward model's
+    if saved and not own_adapter:
+        critic = Critic.from_pretrained(saved)
+    elif m.rm_pretrain or trunk is None:
+        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=t.seed)
     else:
-        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=config.train.seed)
+        critic = Critic(trunk, seed=t.seed)
+    if own_adapter:
+        apply_lora(critic.backbone, adapter_settings(own_adapter))
+        critic.load_adapter(own_adapter)
+    elif lora is not None:
+        apply_lora(critic.backbone, lora, seed=t.seed)
     prepare(critic.backbone, m.grad_checkpoint)
     return critic
 
@@ -176,7 +211,7 @@ def _make_critic(config: Config) -> Critic:
 def make_boosters(config: Config, process: ProcessInfo) -> tuple[Any, Any]:
     """One Booster for each role; None for a critic that is not needed."""
     make = partial(make_booster, config.parallel, process.device, config.train.grad_clip)
-    return make(), make() if needs_critic(config) else None
+    return make(), make() if has_critic(config) else None
 
 
 def ppo_settings(config: Config) -> dict[str, Any]:
@@ -204,4 +239,9 @@ def experience_settings(config: Config) -> dict[str, Any]:
 
 def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:
     """The state that every session of one run must share, data included."""
-    return {"settings": run_state(config), "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint}}
+    lora = lora_settings(config)
+    return {
+        "settings": run_state(config),
+        "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint},
+        "lora": asdict(lora) if lora is not None else None,
+    }

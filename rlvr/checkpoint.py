@@ -2,10 +2,12 @@
 
     SAVE_PATH/
       actor/modeling, critic/modeling     the result, as `from_pretrained` reads it
+      actor/adapter, critic/adapter       with LoRA: the adapter alone, as peft's `PeftModel.from_pretrained` reads it
       checkpoints/step-000012/            12 = finished episodes; "-3" behind it = safe points into the next one
         manifest.json                     size and SHA-256 of every other file; written last
         state.json                        progress, sampler positions, KL coefficient, what run this is
         actor/modeling, actor/training.pt critic/... weights; optimizer, master weights and schedule
+                                          (with LoRA: actor/adapter, critic/adapter in place of modeling)
         rank-0.pt, rank-1.pt, ...         random state and buffer of each process
 
 A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed, so that whoever is killed

@@ -14,6 +14,12 @@ _OF_CRITIC = {
     "model": ("rm_pretrain", "critic_checkpoint_path"),
 }  # fmt: skip
 
+# What only a critic with a model of its own reads.
+_OF_OWN_CRITIC = (
+    ("train", "critic_lr"), ("model", "rm_pretrain"), ("model", "critic_checkpoint_path"), ("algo", "critic_warmup_steps"),
+    ("algo", "value_pretraining_episodes"),
+)  # fmt: skip
+
 
 def check_algo(config: Config) -> None:
     """Refuse combinations that can't work and settings without effect.
@@ -27,6 +33,7 @@ def check_algo(config: Config) -> None:
     except ValueError as error:
         raise UserError(f"--estimator: {error}") from None
     _check_estimator(config, estimator)
+    _check_shared_trunk(config, estimator)
     _check_divergence(config)
     _check_losses(config, estimator)
     if not a.dynamic_sampling:
@@ -89,6 +96,34 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
         raise UserError(
             f"--truncated bootstrap continues a cut response by the critic's value, and {source} {name} has no critic: use "
             f"terminal or mask, or {_those(critic=True)}"
+        )
+
+
+def _check_shared_trunk(config: Config, estimator: Estimator) -> None:
+    if not config.model.share_trunk:
+        return
+    if not estimator.critic:
+        raise UserError(
+            f"--share_trunk puts a value head on the actor, and {_source(config, 'estimator')} {estimator.name} reads no "
+            f"values: leave it out, or choose one that does: {_those(critic=True)}"
+        )
+    untouched = _untouched(config)
+    for section, flag in _OF_OWN_CRITIC:
+        if flag == "rm_pretrain" and is_adapter(config.model.rm_checkpoint_path):
+            continue  # the base of the reward model
+        given, default = (getattr(getattr(c, section), flag) for c in (config, Config()))
+        of_preset = section == "algo"  # which then has to be overridden, and can't be left out
+        if given != (default if of_preset else getattr(getattr(untouched, section), flag)):
+            raise UserError(
+                f"--{flag} {given} is for a critic of its own, which --share_trunk does without (its value head starts from "
+                f"--checkpoint_path, if one lies there, and learns at --lr): "
+                + (f"give --{flag} {default}" if of_preset else f"leave --{flag} out")
+                + ", or leave --share_trunk out"
+            )
+    if config.algo.old_logprobs == "sampled":
+        raise UserError(
+            "--old_logprobs sampled saves a forward pass of the actor, which --share_trunk makes anyway for the values: "
+            "leave one of them out"
         )
 
 

@@ -15,8 +15,11 @@ from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
-from rlvr.models.actor import Actor
+from rlvr.experience.experience import Experience
+from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.critic import Critic
+from rlvr.models.lora import apply_lora, copy_sharing
+from rlvr.models.lora_settings import LoraSettings
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.tracking import JsonlSink, Tracker
@@ -70,13 +73,16 @@ def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
 
 
 def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
-    """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps."""
+    """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps,
+    lora (settings: the models get adapters, and there is no initial model), shared (no critic: the actor gives values)."""
     estimator = get_estimator((changes.get("experience_settings") or {}).get("estimator", "gae"))
-    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32")
+    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32", lora=None, shared=False)
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
-    actor, critic = Actor(tiny_model(c.family)), Critic(tiny_model(c.family).base_model)
-    optims = [torch.optim.AdamW(role.parameters(), lr=c.lr, fused=True) for role in (actor, critic)]
+    actor, critic = make_roles(c.family, c.lora, c.shared)
+    has_critic = estimator.critic and not c.shared
+    learned = [[p for p in role.parameters() if p.requires_grad] for role in (actor, critic)]
+    optims = [torch.optim.AdamW(parameters, lr=c.lr, fused=True) for parameters in learned]
     parallel = ParallelConfig(plugin=c.plugin, mixed_precision=c.precision)
     clip = changes.get("grad_clip", 1.0)
     arguments: dict[str, Any] = {
@@ -87,23 +93,55 @@ def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
         "precision": c.precision,
         "online": {"tracker": Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else [])},
         "reward_model": RLVRRewardModel([share_of_f], LetterTokenizer()),
-        "initial_model": tiny_model(c.family),
+        "initial_model": None if c.lora else tiny_model(c.family),
     } | changes
     return PPOTrainer(
         make_booster(parallel, CPU, clip),
-        make_booster(parallel, CPU, clip) if estimator.critic else None,
+        make_booster(parallel, CPU, clip) if has_critic else None,
         actor,
-        critic if estimator.critic else None,
+        critic if has_critic else None,
         actor_optim=optims[0],
-        critic_optim=optims[1] if estimator.critic else None,
+        critic_optim=optims[1] if has_critic else None,
         actor_lr_scheduler=cosine_with_warmup(optims[0], c.steps),
-        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps) if estimator.critic else None,
+        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps) if has_critic else None,
         tokenizer=LetterTokenizer(),
         **arguments,
     )
+
+
+def make_roles(family: str, lora: LoraSettings | None, shared: bool) -> tuple[Actor, Critic]:
+    """Actor and critic; with LoRA over one base."""
+    kind = ActorWithValues if shared else Actor
+    base = tiny_model(family)
+    if lora is None:
+        return kind(base), Critic(tiny_model(family).base_model)
+    trunk = copy_sharing(base.base_model)
+    return kind(apply_lora(base, lora)), Critic(apply_lora(trunk, lora))
 
 
 def weights(trainer: PPOTrainer) -> torch.Tensor:
     """Every weight of actor and critic (if there is one) in one vector."""
     roles = [role for role in (trainer.actor, trainer.critic) if role is not None]
     return torch.cat([p.detach().flatten() for role in roles for p in role.unwrapped.parameters()])
+
+
+def experience(count: int = 8, seed: int = 0, masked: int | None = None) -> list[Experience]:
+    """Random experience; the sample `masked` is not trained on at all."""
+    g = torch.Generator().manual_seed(seed)
+    items = []
+    for index in range(count):
+        prompt, length = (int(torch.randint(1, 6, (1,), generator=g)) for _ in range(2))
+        draw = [torch.randn(length, generator=g) for _ in range(5)]
+        items.append(
+            Experience(
+                prompt_ids=torch.randint(VOCAB, (prompt,), generator=g),
+                response_ids=torch.randint(VOCAB, (length,), generator=g),
+                logprobs=-3.7 + 0.3 * draw[0],
+                ref_logprobs=-3.7 + 0.3 * draw[1],
+                values=0.2 * draw[2],
+                advantages=draw[3],
+                returns=draw[4],
+                mask=torch.full((length,), index != masked),
+            )
+        )
+    return items

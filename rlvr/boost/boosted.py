@@ -146,6 +146,10 @@ class Boosted:
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:
         """Load the role's weights into the wrapped model and into ZeRO's master copy of them."""
         self.unwrapped.load_state_dict(state_dict)
+        self.refresh_masters()
+
+    def refresh_masters(self) -> None:
+        """Make ZeRO's master copy what the model's weights are, after they were set from outside."""
         if hasattr(self.model, "update_master_params"):
             with torch.no_grad():
                 self.model.update_master_params()

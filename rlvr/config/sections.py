@@ -33,15 +33,22 @@ class ModelConfig:
     tokenizer_dir: str | None = None
     """Tokenizer: a folder or hub name. Default: the actor's."""
     checkpoint_path: str | None = None
-    """Folder with actor weights to start from (`SAVE_PATH/actor/modeling` of an earlier run)."""
+    """Folder with actor weights to start from (`SAVE_PATH/actor/modeling` of an earlier run), or with a LoRA adapter of
+    `pretrain`'s to train further (`SAVE_PATH/actor/adapter`)."""
     critic_checkpoint_path: str | None = None
-    """Folder with critic weights to start from: `SAVE_PATH/critic/modeling` of an earlier run, or a reward model, whose
-    score the values then start from."""
+    """Folder with critic weights to start from: `SAVE_PATH/critic/modeling` of an earlier run, its LoRA adapter
+    (`SAVE_PATH/critic/adapter`), or a reward model, whose score the values then start from."""
     rm_checkpoint_path: Annotated[str | None, _alias("rl_reward_model_path")] = None
     """Neural reward model that pays: the folder that `rlvr reward-model` wrote, or any sequence classifier of transformers with one
     label on a decoder (a folder or hub name)."""
     lora_config: str | None = None
-    """JSON file with LoRA settings. Not available yet: full fine-tuning only."""
+    """JSON file with LoRA settings (keys of peft's LoraConfig: r, lora_alpha, target_modules, ...; docs/lora.md). Default:
+    all weights learn."""
+    lora_merge: bool = True
+    """Save whole models at the end, with the adapters merged; else the adapters only."""
+    share_trunk: bool = False
+    """No critic of its own: a value head on the actor's trunk, one forward and backward pass for `policy loss + vf_coef x
+    value loss`, one optimizer. Less memory and time; `vf_coef` 0.1 is usual then."""
     grad_checkpoint: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     use_flash_attn: bool = False

@@ -28,7 +28,7 @@ from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.metrics import Meter
-from rlvr.models.frozen import Frozen
+from rlvr.models.frozen import Reference
 from rlvr.rewarding import make_sample
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
@@ -92,7 +92,7 @@ class NaiveExperienceMaker:
         self,
         actor: Boosted,
         critic: Boosted | None,
-        reference: Frozen | None,
+        reference: Reference | None,
         reward_model: SampleScorer,
         engine: Engine,
         sampling: Sampling,

@@ -11,7 +11,7 @@ from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
 from rlvr.experience.cutting import cut_by_length
 from rlvr.models.batch import collate
-from rlvr.models.frozen import Frozen
+from rlvr.models.frozen import Reference
 from rlvr.rollout.engine import Rollout
 
 
@@ -39,7 +39,7 @@ def score_rollouts(
     rollouts: Sequence[Rollout],
     actor: Boosted,
     critic: Boosted | None,
-    reference: Frozen | None,
+    reference: Reference | None,
     *,
     temperature: float,
     batch_size: int,
@@ -79,8 +79,8 @@ def score_rollouts(
             policy = actor.forward(batch, temperature)
             keep("logprobs", rows, policy.logprobs)
             keep("entropy", rows, policy.entropy)
-        if critic is not None:
-            value = critic.forward(batch)
+        if critic is not None or actor.unwrapped.gives_values:
+            value = critic.forward(batch) if critic is not None else policy
             keep("values", rows, value.values)
             keep("last_values", rows, value.last_values)
         if reference is not None:

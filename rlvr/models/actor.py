@@ -1,16 +1,20 @@
 """`Actor`: a causal language model that returns the logprobs of response tokens instead of logits."""
 
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
+from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.lora import has_adapter
 from rlvr.models.packed import can_pack, computes_again
+from rlvr.models.value_head import HEAD_FILE, ValueHead, check_head
 
 
 class ActorOutput(NamedTuple):
@@ -20,6 +24,10 @@ class ActorOutput(NamedTuple):
     """[B, R] log-probability of each response token."""
     entropy: Tensor
     """[B, R] entropy, in nats, of the distribution that the token was drawn from."""
+    values: Tensor | None = None
+    """[B, R] V(s_t), the state before response token t; None from an actor without a value head."""
+    last_values: Tensor | None = None
+    """[B] the value after the last token; None likewise."""
 
 
 class Actor(nn.Module):
@@ -33,6 +41,8 @@ class Actor(nn.Module):
         model: the causal LM.
         chunk_tokens: response tokens projected at once.
     """
+
+    gives_values = False
 
     def __init__(self, model: PreTrainedModel, chunk_tokens: int = 1024) -> None:
         super().__init__()
@@ -53,12 +63,16 @@ class Actor(nn.Module):
 
         `with_entropy` False leaves the entropies 0 and saves two passes over the vocabulary.
         """
+        return self._read(batch, temperature, with_entropy)[0]
+
+    def _read(self, batch: SequenceBatch, temperature: float, with_entropy: bool) -> tuple[ActorOutput, Tensor]:
+        """What `forward` returns, and the [B, T, H] hidden states that it comes from."""
         targets = batch.response_ids[batch.response_mask]
         if self._plain_head:
-            states = at_responses(hidden_states(self._backbone, batch, self.packs), batch)
+            hidden = hidden_states(self._backbone, batch, self.packs)
             head: Any = self.model.get_output_embeddings()
             logprobs, entropy = chunked_logprobs(
-                states,
+                at_responses(hidden, batch),
                 head.weight,
                 targets,
                 bias=getattr(head, "bias", None),
@@ -68,9 +82,10 @@ class Actor(nn.Module):
                 with_entropy=with_entropy,
             )
         else:
-            logits = self.model(**model_inputs(self.model, batch), use_cache=False).logits
-            logprobs, entropy = selected_logprobs(at_responses(logits, batch), targets, temperature)
-        return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch))
+            out = self.model(**model_inputs(self.model, batch), use_cache=False, output_hidden_states=self.gives_values)
+            hidden = out.hidden_states[-1] if self.gives_values else out.logits
+            logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
+        return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch)), hidden
 
     @property
     def _backbone(self) -> nn.Module:
@@ -89,10 +104,90 @@ class Actor(nn.Module):
         self.model.eval()
         results = []
         for self._plain_head in (True, False):
-            results.append(self.forward(batch).logprobs)
+            results.append(Actor.forward(self, batch).logprobs)
         self.model.train(was_training)
         return bool(torch.allclose(results[0], results[1], atol=1e-2, rtol=1e-3))
 
-    def state_dict_of_model(self) -> Mapping[str, Tensor]:
-        """The language model's own state dict, as transformers saves it."""
-        return self.model.state_dict()
+    @property
+    def has_adapter(self) -> bool:
+        """Whether only LoRA adapters learn."""
+        return has_adapter(self.model)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the language model as transformers does, adapters merged."""
+        save_model(self.model, folder)
+
+    def save_adapter(self, folder: str | Path) -> None:
+        """Write the adapter alone, as peft does."""
+        save_adapter(self.model, folder)
+
+    def load_adapter(self, folder: str | Path) -> None:
+        """Read what `save_adapter` wrote.
+
+        Raises:
+            UserError: it does not fit.
+        """
+        load_adapter(self.model, folder)
+
+    @staticmethod
+    def saved_state(folder: str | Path) -> dict[str, Tensor]:
+        """The state dict of what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds no causal language model.
+        """
+        from rlvr.models.loading import load_causal_lm
+
+        return {f"model.{name}": tensor for name, tensor in load_causal_lm(str(folder)).state_dict().items()}
+
+
+class ActorWithValues(Actor):
+    """An actor with a value head on its own trunk: one forward pass gives logprobs and values, and there is no critic.
+
+    Args:
+        model: the causal LM.
+        seed: of the head's weights.
+        chunk_tokens: response tokens projected at once.
+    """
+
+    gives_values = True
+
+    def __init__(self, model: PreTrainedModel, seed: int = 0, chunk_tokens: int = 1024) -> None:
+        super().__init__(model, chunk_tokens)
+        self.value_head = ValueHead(model.config.get_text_config().hidden_size, seed)
+
+    def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
+        """Logprobs, entropies and values of the response tokens."""
+        out, hidden = self._read(batch, temperature, with_entropy)
+        values = self.value_head.read(hidden, batch)
+        return out._replace(values=values.values, last_values=values.last_values)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the language model as transformers does, adapters merged, and the head beside it."""
+        super().save_pretrained(folder)
+        self.value_head.save(folder)
+
+    def save_adapter(self, folder: str | Path) -> None:
+        """Write the adapter alone, as peft does, and the head beside it."""
+        super().save_adapter(folder)
+        self.value_head.save(folder)
+
+    def load_adapter(self, folder: str | Path) -> None:
+        """Read what `save_adapter` wrote.
+
+        Raises:
+            UserError: it does not fit, or there is no value head.
+        """
+        super().load_adapter(folder)
+        self.value_head.load(folder)
+
+    @staticmethod
+    def saved_state(folder: str | Path) -> dict[str, Tensor]:
+        """The state dict of what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds no causal language model, or no value head.
+        """
+        check_head(folder)
+        head = {f"value_head.{name}": tensor for name, tensor in load_file(Path(folder) / HEAD_FILE).items()}
+        return Actor.saved_state(folder) | head

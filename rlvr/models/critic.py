@@ -1,31 +1,22 @@
 """`Critic`: a decoder with a scalar head; the value of each state before the action taken there."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
-from rlvr.models.backbone import at_responses, hidden_states, scatter_responses
+from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
+from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
+from rlvr.models.lora import has_adapter
 from rlvr.models.packed import can_pack, computes_again
+from rlvr.models.value_head import HEAD_FILE, CriticOutput, ValueHead, has_head
 
 if TYPE_CHECKING:
     from rlvr.models.reward_model import RewardModel
-
-HEAD_FILE = "value_head.safetensors"
-
-
-class CriticOutput(NamedTuple):
-    """Values in the reward's unit, float32."""
-
-    values: Tensor
-    """[B, R] V(s_t), the state before response token t; zero where there is no token."""
-    last_values: Tensor
-    """[B] the value after the last token, for responses that go on beyond it."""
 
 
 class Critic(nn.Module):
@@ -39,13 +30,8 @@ class Critic(nn.Module):
     def __init__(self, backbone: PreTrainedModel, seed: int = 0) -> None:
         super().__init__()
         self.backbone = backbone
-        size = backbone.config.get_text_config().hidden_size
-        self.value_head = nn.Linear(size, 1)
+        self.value_head = ValueHead(backbone.config.get_text_config().hidden_size, seed)
         self._can_pack = can_pack(backbone)
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            self.value_head.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
-            self.value_head.bias.zero_()
 
     @property
     def packs(self) -> bool:
@@ -54,21 +40,41 @@ class Critic(nn.Module):
 
     def forward(self, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one."""
-        hidden = hidden_states(self.backbone, batch, self.packs)
-        values = scatter_responses(self._head(at_responses(hidden, batch)), batch)
-        lengths = batch.attention_mask.sum(1)
-        last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
-        after = self._head(hidden[torch.arange(len(lengths), device=hidden.device), last])
-        return CriticOutput(values, after)
-
-    def _head(self, hidden: Tensor) -> Tensor:
-        return self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float()
+        return self.value_head.read(hidden_states(self.backbone, batch, self.packs), batch)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the decoder as transformers does (`AutoModel.from_pretrained` reads it) and the head beside it."""
-        self.backbone.save_pretrained(folder)
-        head = {name: tensor.contiguous() for name, tensor in self.value_head.state_dict().items()}
-        save_file(head, Path(folder) / HEAD_FILE)
+        """Write the decoder as transformers does (`AutoModel.from_pretrained` reads it), adapters merged, and the head
+        beside it."""
+        save_model(self.backbone, folder)
+        self.value_head.save(folder)
+
+    @property
+    def has_adapter(self) -> bool:
+        """Whether only LoRA adapters and the head learn."""
+        return has_adapter(self.backbone)
+
+    def save_adapter(self, folder: str | Path) -> None:
+        """Write the adapter alone, as peft does, and the head beside it."""
+        save_adapter(self.backbone, folder)
+        self.value_head.save(folder)
+
+    def load_adapter(self, folder: str | Path) -> None:
+        """Read what `save_adapter` wrote.
+
+        Raises:
+            UserError: it does not fit, or there is no value head.
+        """
+        load_adapter(self.backbone, folder)
+        self.value_head.load(folder)
+
+    @staticmethod
+    def saved_state(folder: str | Path) -> dict[str, Tensor]:
+        """The state dict of what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds no critic.
+        """
+        return Critic.from_pretrained(folder).state_dict()
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Critic":
@@ -80,11 +86,10 @@ class Critic(nn.Module):
         """
         from rlvr.models.loading import load_backbone
 
-        head = Path(folder) / HEAD_FILE
-        if not head.is_file():
+        if not has_head(folder):
             return cls._from_reward_model(folder)
         critic = cls(load_backbone(str(folder)))
-        critic.value_head.load_state_dict(load_file(head))
+        critic.value_head.load(folder)
         return critic
 
     @classmethod

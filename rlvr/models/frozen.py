@@ -1,9 +1,23 @@
-"""`Frozen`: a model that only infers: the reference model, a reward model."""
+"""Models that only infer, such as the reference model or a reward model: `Frozen`; `AdapterOff` needs no model of its own."""
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+
+from rlvr.models.actor import Actor, ActorOutput
+from rlvr.models.batch import SequenceBatch
+from rlvr.models.lora import adapter_off
+
+
+class Reference(Protocol):
+    """The policy that the divergence is measured from."""
+
+    def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput: ...
+
+    def to(self, device: torch.device | str) -> "Reference": ...
 
 
 class Frozen:
@@ -27,4 +41,26 @@ class Frozen:
     def to(self, device: torch.device | str) -> "Frozen":
         """Move the model (for offloading it while others learn)."""
         self.model.to(device)
+        return self
+
+
+class AdapterOff:
+    """The initial model without a second copy: the actor, whose adapter is off for as long as it runs.
+
+    Args:
+        actor: with LoRA adapters.
+        autocast: the precision that the actor runs in.
+    """
+
+    def __init__(self, actor: Actor, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.actor, self.autocast = actor, autocast
+
+    @torch.no_grad()
+    def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
+        """Logprobs and entropies under the initial model."""
+        with self.autocast(), adapter_off(self.actor.model):
+            return self.actor(batch, temperature, with_entropy)
+
+    def to(self, device: torch.device | str) -> "AdapterOff":
+        """Nothing to move: the weights are the actor's."""
         return self

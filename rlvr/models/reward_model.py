@@ -16,9 +16,11 @@ from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
 from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
+from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
+from rlvr.models.lora import has_adapter
 
 STATISTICS_FILE = "reward_statistics.json"
 
@@ -77,10 +79,41 @@ class RewardModel(nn.Module):
         return self.head(state.to(self.head.weight.dtype)).squeeze(-1).float()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a checkpoint that `AutoModelForSequenceClassification.from_pretrained` reads, and the statistics beside it."""
-        self.model.save_pretrained(folder)
+        """Write a checkpoint that `AutoModelForSequenceClassification.from_pretrained` reads, adapters merged, and the
+        statistics beside it."""
+        save_model(self.model, folder)
+        self._save_statistics(folder)
+
+    @property
+    def has_adapter(self) -> bool:
+        """Whether only LoRA adapters and the head learn."""
+        return has_adapter(self.model)
+
+    def save_adapter(self, folder: str | Path) -> None:
+        """Write the adapter with the head as peft does, and the statistics beside it."""
+        save_adapter(self.model, folder)
+        self._save_statistics(folder)
+
+    def _save_statistics(self, folder: str | Path) -> None:
         if self.statistics is not None:
             (Path(folder) / STATISTICS_FILE).write_text(json.dumps(asdict(self.statistics), indent=1))
+
+    def load_adapter(self, folder: str | Path) -> None:
+        """Read what `save_adapter` wrote, into the adapter that there is.
+
+        Raises:
+            UserError: it does not fit.
+        """
+        load_adapter(self.model, folder)
+
+    @staticmethod
+    def saved_state(folder: str | Path) -> dict[str, Tensor]:
+        """The state dict of what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds no reward model.
+        """
+        return RewardModel.from_pretrained(folder).state_dict()
 
     @classmethod
     def from_pretrained(

@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.errors import UserError
+from rlvr.models.lora import merged_parameters
 from rlvr.rollout.available import INSTEAD
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.rollout.truncate import cut_at_stop
@@ -48,7 +49,7 @@ class VLLMEngine(Engine):
         """One response to each prompt, all in one batch; vLLM decides how many are in work at once.
 
         Raises:
-            UserError: vLLM is too old, or the model has adapters.
+            UserError: vLLM is too old, or the model is none that it takes.
         """
         if not prompts:
             return
@@ -121,7 +122,7 @@ class VLLMEngine(Engine):
         self._built_for = (*shape, limit)
 
     def _give_weights(self, model: PreTrainedModel) -> None:
-        weights = ((name, parameter.detach()) for name, parameter in model.named_parameters())
+        weights = ((name, parameter.detach()) for name, parameter in merged_parameters(model))
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self._llm.reset_prefix_cache()
 
@@ -157,8 +158,10 @@ def _prepare_environment() -> None:
 
 def _check_model(model: PreTrainedModel) -> None:
     """Refuse what vLLM would fail on with a long trace."""
-    if hasattr(model, "peft_config"):
-        raise UserError(f"--engine vllm takes whole weights, not adapters: leave --lora_config out, {INSTEAD}")
+    if hasattr(model, "get_base_model"):
+        raise UserError(
+            f"--engine vllm takes a transformers model, not peft's wrapper: give its get_base_model(), {INSTEAD}"
+        )
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if model.device.type == "cpu" and head not in CPU_HEADS:

@@ -4,7 +4,7 @@ A mini-batch is cut into micro-batches; each contributes its share of a loss tha
 optimizer step (all micro-batches, all ranks), so how it is cut changes nothing (pitfall A20).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from rlvr.core.losses import (
 from rlvr.experience.cutting import cut_by_length
 from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
+from rlvr.models.actor import ActorOutput
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.trainer.settings import PPOSettings
 
@@ -99,30 +100,57 @@ def train_actor(
     ptx_size: StepSize | None = None,
     positives: StepSize | None = None,
 ) -> None:
-    """Accumulate the policy loss (and ptx loss) over the micro-batches, then one optimizer step."""
-    losses = [partial(policy_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
+    """Accumulate the policy loss (and ptx loss) over the micro-batches, then one optimizer step.
+
+    An actor that gives values learns them in the same passes.
+    """
+    losses: list[Callable[[], Tensor]] = []
     if ptx_size is not None:
         losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
+    # Behind the ptx loss, which makes no gradient of a value head: the last pass is the one that DDP synchronises.
+    losses += [partial(actor_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
     actor.learn(losses)
-    _count_step(meter, "actor", actor.grad_norm)
+    _count_step(meter, "actor")
+    if actor.unwrapped.gives_values:
+        _count_step(meter, "critic")
+    meter.add("grad_norm/actor", actor.grad_norm)
 
 
 def train_critic(
     critic: Boosted, micro_batches: Sequence[MicroBatch], size: StepSize, settings: PPOSettings, meter: Meter
 ) -> None:
     """Accumulate the value loss over the micro-batches, then one optimizer step."""
-    critic.learn([partial(value_loss, critic, batch, size, settings, meter) for batch in micro_batches])
-    _count_step(meter, "critic", critic.grad_norm)
+    critic.learn([partial(critic_loss, critic, batch, size, settings, meter) for batch in micro_batches])
+    _count_step(meter, "critic")
+    meter.add("grad_norm/critic", critic.grad_norm)
 
 
-def _count_step(meter: Meter, role: str, grad_norm: float) -> None:
+def _count_step(meter: Meter, role: str) -> None:
     """Count one optimizer step over all ranks: losses are added up in shares, and their mean is over steps."""
     meter.add(f"train/{role}_loss", 0.0, 1 / (dist.get_world_size() if dist.is_initialized() else 1))
-    meter.add(f"grad_norm/{role}", grad_norm)
+
+
+def actor_loss(
+    actor: Boosted,
+    batch: MicroBatch,
+    size: StepSize,
+    settings: PPOSettings,
+    meter: Meter,
+    positives: StepSize | None = None,
+) -> Tensor:
+    """This micro-batch's share of the actor's loss: that of the policy and, where the actor gives values, of these."""
+    new = actor.forward(batch.sequences, settings.temperature, with_entropy=bool(settings.entropy_coef))
+    total = policy_loss(new, batch, size, settings, meter, positives)
+    return total if new.values is None else total + value_loss(new.values, batch, size, settings, meter)
+
+
+def critic_loss(critic: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """This micro-batch's share of the critic's loss."""
+    return value_loss(critic.forward(batch.sequences).values, batch, size, settings, meter)
 
 
 def policy_loss(
-    actor: Boosted,
+    new: ActorOutput,
     batch: MicroBatch,
     size: StepSize,
     settings: PPOSettings,
@@ -132,7 +160,6 @@ def policy_loss(
     """This micro-batch's share of the clipped policy loss, entropy bonus and, where asked for, the divergence and the
     language-modelling loss on right responses (`positives` = their total size)."""
     s, mask = settings, batch.mask
-    new = actor.forward(batch.sequences, s.temperature, with_entropy=bool(s.entropy_coef))
     by_response = s.ratio == "sequence"
     loss = clipped_policy_loss(
         sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
@@ -170,10 +197,9 @@ def _positive_loss(logprobs: Tensor, mask: Tensor, size: StepSize, settings: PPO
     return settings.positive_lm_coef * aggregate(per_token, mask, size, "token_mean")
 
 
-def value_loss(critic: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
-    """This micro-batch's share of the clipped value loss."""
-    assert batch.values is not None and batch.returns is not None, "made without a critic"
-    values = critic.forward(batch.sequences).values
+def value_loss(values: Tensor, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+    """This micro-batch's share of `vf_coef` times the clipped value loss."""
+    assert batch.values is not None and batch.returns is not None, "made without values"
     loss = clipped_value_loss(values, batch.values, batch.returns, value_clip=settings.value_clip)
     meter.add_tokens("loss/value_avg", loss.loss, batch.mask)
     meter.add_tokens("val/clipfrac_avg", loss.clipped.float(), batch.mask)

@@ -32,7 +32,15 @@ from rlvr.models.critic import Critic
 from rlvr.models.packing import collate_examples
 from rlvr.models.reward_model import RewardModel
 from rlvr.rollout.engine import Engine, make_engine
-from rlvr.trainer.arguments import as_actor, as_scorer, choose_estimator, make_reference, make_sampling, refuse
+from rlvr.trainer.arguments import (
+    as_actor,
+    as_scorer,
+    choose_estimator,
+    make_reference,
+    make_sampling,
+    refuse,
+    refuse_sampled,
+)
 from rlvr.trainer.learning import cut_into_micro_batches, positive_size, step_size, train_actor, train_critic
 from rlvr.trainer.online import OnlineTrainer
 from rlvr.trainer.settings import PPOSettings
@@ -52,10 +60,12 @@ class PPOTrainer(OnlineTrainer):
     Args:
         actor_booster, critic_booster: one Booster for each role.
         actor: the policy: a transformers causal LM or an `Actor`, or an `Actor` that `actor_booster` has boosted.
-        critic: a `Critic`, boosted or not. None (with its Booster and optimizer) for estimators that read no values.
+        critic: a `Critic`, boosted or not. None (with its Booster and optimizer) for estimators that read no values, and
+            for an actor that gives them itself (`ActorWithValues`).
         reward_model: scores responses; an `RLVRRewardModel` (or anything with its `begin` method), a `RewardModel`, or a
             transformers sequence classifier with one label that reads the policy's tokens.
-        initial_model: frozen policy that the divergence is measured from; None needs `kl_coef` 0.
+        initial_model: frozen policy that the divergence is measured from. None is enough for an actor with LoRA adapters
+            (it is the actor with its adapter off), else it needs `kl_coef` 0.
         actor_optim, critic_optim: optimizers over the roles' parameters (boosted together with them).
         actor_lr_scheduler, critic_lr_scheduler: stepped once for each optimizer step; None = constant.
         tokenizer: of the policy.
@@ -87,6 +97,7 @@ class PPOTrainer(OnlineTrainer):
         experience_settings: further settings of making experience, by their names in `ExperienceSettings`.
         run_state: what the run is (its configuration); a checkpoint with another is refused.
         keep_checkpoints: how many checkpoints stay.
+        lora_merge: write whole models at the end, with LoRA adapters merged, and not only the adapters.
         grad_clip: norm to which gradients are clipped; must be what the Boosters' plugins were made with.
         precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
         online: arguments of `OnlineTrainer` (tracker, evaluator, eval_interval).
@@ -137,27 +148,30 @@ class PPOTrainer(OnlineTrainer):
         whiten_advantages: bool | None = None,
         run_state: Mapping[str, Any] | None = None,
         keep_checkpoints: int = 2,
+        lora_merge: bool = True,
         grad_clip: float = 1.0,
         precision: str = "fp32",
         online: Mapping[str, Any] | None = None,
         **generate_kwargs: Any,
     ) -> None:
         super().__init__(callbacks=callbacks, save_interval=save_interval, save_dir=save_dir, **(online or {}))
-        refuse(apply_loss_mask, use_tp, kl_coef, initial_model)
+        refuse(apply_loss_mask, use_tp)
         of_experience = dict(experience_settings or {})
-        estimator = choose_estimator(of_experience.get("estimator", "gae"), critic, num_generations)
+        policy = as_actor(actor)
+        estimator = choose_estimator(of_experience.get("estimator", "gae"), policy, critic, num_generations)
+        refuse_sampled(policy, of_experience)
         self.coordinator = coordinator
         self.train_batch_size, self.accumulation_steps = train_batch_size, accumulation_steps
         self.sample_buffer, self.buffer_cpu_offload = sample_buffer, buffer_cpu_offload
         self.whiten_advantages = estimator.whiten if whiten_advantages is None else whiten_advantages
         self.seed, self.num_generations = seed, num_generations
         options: dict[str, Any] = {"grad_clip": grad_clip, "precision": precision}
-        self.actor = Boosted(actor_booster, as_actor(actor), actor_optim, actor_lr_scheduler, **options)
+        self.actor = Boosted(actor_booster, policy, actor_optim, actor_lr_scheduler, **options)
         self.critic: Boosted | None = None
         if critic is not None:
             assert critic_booster is not None, "a critic needs its Booster"
             self.critic = Boosted(critic_booster, critic, critic_optim, critic_lr_scheduler, **options)
-        reference = make_reference(initial_model, precision, self.actor.device) if kl_coef and initial_model else None
+        reference = make_reference(initial_model, self.actor, kl_coef, precision)
         self.tokenizer, self.conversation = tokenizer, conversation
         offload = offload_inference_models and self.actor.device.type == "cuda"
         scorer = as_scorer(
@@ -179,7 +193,7 @@ class PPOTrainer(OnlineTrainer):
         )
         if self.critic is None and (self.settings.critic_warmup_steps or self.settings.value_pretraining_episodes):
             raise UserError(
-                f"estimator {estimator.name!r} has no critic to warm up or pretrain; leave these settings out"
+                f"there is no critic of its own to warm up or pretrain (estimator {estimator.name!r}); leave these settings out"
             )
         if engine is None:
             engine = make_engine("hf", tokenizer)
@@ -208,7 +222,7 @@ class PPOTrainer(OnlineTrainer):
         self.buffer = ExperienceBuffer(buffer_limit)
         self._prompts: Iterator[Any] = iter(())
         self._ptx: Iterator[Any] = iter(())
-        self._checkpointer = PPOCheckpointer(self, dict(run_state or {}), keep_checkpoints)
+        self._checkpointer = PPOCheckpointer(self, dict(run_state or {}), keep_checkpoints, lora_merge)
 
     @property
     def is_main(self) -> bool:

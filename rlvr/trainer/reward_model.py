@@ -5,7 +5,6 @@ Eisenstein et al., "Helping or Herding?", 2023.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,6 +57,7 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         center_rewards_coefficient: pulls the scores of each pair to be centered around 0; 0 = off.
         grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
         precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
+        lora_merge: write the whole model at the end, with LoRA adapters merged, and not only the adapter.
         loop: arguments of `SupervisedTrainer` (callbacks, save_dir, tracker, run_state).
 
     Raises:
@@ -78,16 +78,13 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         center_rewards_coefficient: float = 0.0,
         grad_clip: float = 1.0,
         precision: str = "fp32",
+        lora_merge: bool = True,
         **loop: Any,
     ) -> None:
         role = Boosted(booster, model, optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
         self.center_rewards_coefficient = center_rewards_coefficient
 
-        def write(folder: Path) -> None:
-            role.unwrapped.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-
-        files = RoleFiles("reward_model", write, RewardModel.from_pretrained)
+        files = RoleFiles("reward_model", tokenizer, lora_merge)
         super().__init__(role, files, pairs, held_out, settings, **loop)
 
     def _row_tokens(self, row: Sequence[Pair]) -> int:

@@ -1,14 +1,12 @@
 """What a supervised run saves and how it is put back (the layout stands in `rlvr.checkpoint`; there is one role)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from rlvr import checkpoint as files
-from rlvr.trainer.weights import FORMAT, check_run, load_role
+from rlvr.trainer.role_files import load_role, write_role
+from rlvr.trainer.weights import FORMAT, check_run
 
 if TYPE_CHECKING:
     from rlvr.trainer.supervised import SupervisedTrainer
@@ -16,18 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoleFiles:
-    """How a role's weights are written and read.
+    """How a role is saved.
 
     Attributes:
         name: of its folder: `actor`, `reward_model`.
-        write: writes into a folder what `from_pretrained` reads.
-        read: the saved module; its weights are named as the role's, less `prefix`.
+        tokenizer: saved with the model.
+        merge: whether the result is a whole model where only adapters learn.
     """
 
     name: str
-    write: Callable[[Path], None]
-    read: Callable[[Path], nn.Module]
-    prefix: str = ""
+    tokenizer: Any
+    merge: bool = True
 
 
 class SupervisedCheckpointer:
@@ -45,6 +42,11 @@ class SupervisedCheckpointer:
     ) -> None:
         self.trainer, self.role, self.run_state, self.keep = trainer, role, run_state, keep
 
+    @property
+    def writes_whole(self) -> bool:
+        """Whether the result is a whole model."""
+        return self.role.merge or not self.trainer.role.unwrapped.has_adapter
+
     def save(self) -> Path:
         """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
         t = self.trainer
@@ -53,7 +55,7 @@ class SupervisedCheckpointer:
         training = t.role.training_state()  # collective, so before any can fail
         with files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
-                self.role.write(draft / self.role.name / "modeling")
+                write_role(t.role.unwrapped, draft / self.role.name, False, self.role.tokenizer)
                 files.save_tensors(training, draft / self.role.name / "training.pt")
                 state = {"format": FORMAT, "run": self.run_state, "world_size": t.world_size, "loop": t.state_dict()}
                 files.save_json(state, draft / "state.json")
@@ -64,10 +66,16 @@ class SupervisedCheckpointer:
         return target
 
     def export(self) -> None:
-        """Write `<role>/modeling` into the run's folder. Collective."""
+        """Write `<role>/modeling` into the run's folder; where adapters learn, `<role>/adapter` beside it (or in its
+        place). Collective."""
         t = self.trainer
         assert t.save_dir is not None
-        files.export(t.save_dir / self.role.name, lambda folder: self.role.write(folder / "modeling"), t.is_main)
+        role = t.role.unwrapped
+        files.export(
+            t.save_dir / self.role.name,
+            lambda folder: write_role(role, folder, self.role.merge, self.role.tokenizer),
+            t.is_main,
+        )
 
     def load(self, path: Path) -> None:
         """Put back what `save` wrote.
@@ -81,8 +89,7 @@ class SupervisedCheckpointer:
         files.verify(path)
         state = files.load_json(path / "state.json")
         check_run(path, state, self.run_state)
-        folder = path / self.role.name
-        load_role(t.role, self.role.read(folder / "modeling"), self.role.prefix, folder)
+        load_role(t.role, path / self.role.name)
         t.load_state_dict(state["loop"])
         if state["world_size"] == t.world_size:
             own = files.load_tensors(path / f"rank-{t.rank}.pt")

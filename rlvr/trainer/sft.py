@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -15,7 +14,6 @@ from rlvr.core.losses import StepSize, aggregate, lm_loss
 from rlvr.data.examples import Example
 from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
-from rlvr.models.loading import load_causal_lm
 from rlvr.models.packing import IDLE, check_packing, collate_examples, pack_by_length
 from rlvr.trainer.arguments import as_actor
 from rlvr.trainer.saving import RoleFiles
@@ -41,6 +39,7 @@ class SFTTrainer(SupervisedTrainer[Example]):
             is the same; there is less padding to compute.
         grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
         precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
+        lora_merge: write the whole model at the end, with LoRA adapters merged, and not only the adapter.
         loop: arguments of `SupervisedTrainer` (callbacks, save_dir, tracker, run_state).
 
     Raises:
@@ -61,6 +60,7 @@ class SFTTrainer(SupervisedTrainer[Example]):
         packing: bool = False,
         grad_clip: float = 1.0,
         precision: str = "fp32",
+        lora_merge: bool = True,
         **loop: Any,
     ) -> None:
         actor = as_actor(model)
@@ -69,11 +69,7 @@ class SFTTrainer(SupervisedTrainer[Example]):
             check_packing(actor.unwrap() if hasattr(actor, "unwrap") else actor)
         role = Boosted(booster, actor, optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
 
-        def write(folder: Path) -> None:
-            role.unwrapped.model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-
-        files = RoleFiles("actor", write, lambda folder: load_causal_lm(str(folder)), prefix="model.")
+        files = RoleFiles("actor", tokenizer, lora_merge)
         super().__init__(role, files, examples, held_out, settings, **loop)
 
     def _rows(self, items: Sequence[Example]) -> list[list[Example]]:

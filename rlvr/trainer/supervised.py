@@ -132,7 +132,9 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
     @property
     def result(self) -> Path | None:
         """Where `fit` leaves the trained model."""
-        return self.save_dir and self.save_dir / self._checkpointer.role.name / "modeling"
+        return self.save_dir and self.save_dir / self._checkpointer.role.name / (
+            "modeling" if self._checkpointer.writes_whole else "adapter"
+        )
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.

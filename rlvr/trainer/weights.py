@@ -1,13 +1,12 @@
 """What a PPO run saves and how it is put back (the layout stands in `rlvr.checkpoint`)."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr import checkpoint as files
-from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
-from rlvr.models.critic import Critic
-from rlvr.models.loading import load_causal_lm
+from rlvr.trainer.role_files import load_role, write_role
 
 if TYPE_CHECKING:
     from rlvr.trainer.ppo import PPOTrainer
@@ -22,10 +21,11 @@ class PPOCheckpointer:
         trainer: whose state it is.
         run_state: what run this is (plain JSON); a checkpoint with another is refused.
         keep: checkpoints that stay.
+        merge: whether `export` writes whole models where only adapters learn.
     """
 
-    def __init__(self, trainer: "PPOTrainer", run_state: dict[str, Any], keep: int) -> None:
-        self.trainer, self.run_state, self.keep = trainer, run_state, keep
+    def __init__(self, trainer: "PPOTrainer", run_state: dict[str, Any], keep: int, merge: bool = True) -> None:
+        self.trainer, self.run_state, self.keep, self.merge = trainer, run_state, keep, merge
         self._loaders: dict[str, Any] | None = None
 
     def save(self) -> Path:
@@ -37,9 +37,9 @@ class PPOCheckpointer:
         critic = t.critic.training_state() if t.critic is not None else None
         with files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
-                self._write_actor(draft / "actor" / "modeling")
+                self._write("actor", draft / "actor", whole=False)
                 if t.critic is not None:
-                    t.critic.unwrapped.save_pretrained(draft / "critic" / "modeling")
+                    self._write("critic", draft / "critic", whole=False)
                 files.save_tensors(actor, draft / "actor" / "training.pt")
                 if critic is not None:
                     files.save_tensors(critic, draft / "critic" / "training.pt")
@@ -50,17 +50,16 @@ class PPOCheckpointer:
         return target
 
     def export(self) -> None:
-        """Write `actor/modeling` and, with a critic, `critic/modeling` into the run's folder. Collective."""
+        """Write `actor/modeling` and, with a critic, `critic/modeling` into the run's folder; `adapter` beside them (or
+        in place of them) where adapters learn. Collective."""
         t = self.trainer
         assert t.save_dir is not None
-        files.export(t.save_dir / "actor", lambda folder: self._write_actor(folder / "modeling"), t.is_main)
-        if t.critic is not None:
-            critic = t.critic.unwrapped
-            files.export(t.save_dir / "critic", lambda folder: critic.save_pretrained(folder / "modeling"), t.is_main)
+        for name in ("actor", "critic") if t.critic is not None else ("actor",):
+            files.export(t.save_dir / name, partial(self._write, name, whole=self.merge), t.is_main)
 
-    def _write_actor(self, folder: Path) -> None:
-        self.trainer.actor.unwrapped.model.save_pretrained(folder)
-        self.trainer.tokenizer.save_pretrained(folder)
+    def _write(self, name: str, folder: Path, whole: bool) -> None:
+        role = getattr(self.trainer, name).unwrapped
+        write_role(role, folder, whole, self.trainer.tokenizer if name == "actor" else None)
 
     def _shared_state(self) -> dict[str, Any]:
         t = self.trainer
@@ -96,9 +95,9 @@ class PPOCheckpointer:
         files.verify(path)
         state = files.load_json(path / "state.json")
         self._check(path, state)
-        load_role(t.actor, load_causal_lm(str(path / "actor" / "modeling")), "model.", path / "actor")
+        load_role(t.actor, path / "actor")
         if t.critic is not None:
-            load_role(t.critic, Critic.from_pretrained(path / "critic" / "modeling"), "", path / "critic")
+            load_role(t.critic, path / "critic")
         t.progress.load_state_dict(state["progress"])
         t.kl_coef = state["kl_coef"]
         if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
@@ -142,17 +141,6 @@ def check_run(path: Path, state: dict[str, Any], run_state: dict[str, Any]) -> N
             f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
             f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
         )
-
-
-def load_role(role: Boosted, saved: Any, prefix: str, folder: Path) -> None:
-    """Weights of a saved model into a boosted role, then optimizer, master weights and schedule."""
-    weights = {prefix + name: tensor for name, tensor in saved.state_dict().items()}
-    own = role.unwrapped.state_dict()
-    wrong = [n for n, t in own.items() if n not in weights or weights[n].shape != t.shape]
-    if wrong or len(weights) != len(own):
-        raise UserError(f"{folder}/modeling holds another model: {', '.join(wrong[:3]) or 'it has more weights'}")
-    role.load_weights(weights)
-    role.load_training_state(files.load_tensors(folder / "training.pt"))
 
 
 def _state_of(part: Any) -> Any:

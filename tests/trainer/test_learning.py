@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 from reference import ReferenceSample, reference_step
-from tiny_models import VOCAB, tiny_model
+from tiny_models import tiny_model
+from trainer_harness import experience
 
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import make_booster
@@ -21,28 +22,6 @@ from rlvr.trainer.settings import PPOSettings
 
 pytestmark = pytest.mark.usefixtures("process")
 CPU = torch.device("cpu")
-
-
-def experience(count: int = 8, seed: int = 0, masked: int | None = None) -> list[Experience]:
-    """Random experience; the sample `masked` is not trained on at all."""
-    g = torch.Generator().manual_seed(seed)
-    items = []
-    for index in range(count):
-        prompt, length = (int(torch.randint(1, 6, (1,), generator=g)) for _ in range(2))
-        draw = [torch.randn(length, generator=g) for _ in range(5)]
-        items.append(
-            Experience(
-                prompt_ids=torch.randint(VOCAB, (prompt,), generator=g),
-                response_ids=torch.randint(VOCAB, (length,), generator=g),
-                logprobs=-3.7 + 0.3 * draw[0],
-                ref_logprobs=-3.7 + 0.3 * draw[1],
-                values=0.2 * draw[2],
-                advantages=draw[3],
-                returns=draw[4],
-                mask=torch.full((length,), index != masked),
-            )
-        )
-    return items
 
 
 def roles(family: str = "llama", plugin: str = "ddp", lr: float = 0.1, clip: float = 0.0) -> tuple[Boosted, Boosted]:

@@ -1,0 +1,74 @@
+"""`ValueHead`: one number for each state, read off a decoder's hidden states."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from rlvr.errors import UserError
+from rlvr.models.backbone import at_responses, scatter_responses
+from rlvr.models.batch import SequenceBatch
+
+HEAD_FILE = "value_head.safetensors"
+
+
+class CriticOutput(NamedTuple):
+    """Values in the reward's unit, float32."""
+
+    values: Tensor
+    """[B, R] V(s_t), the state before response token t; zero where there is no token."""
+    last_values: Tensor
+    """[B] the value after the last token, for responses that go on beyond it."""
+
+
+class ValueHead(nn.Linear):
+    """A linear head, saved as a file beside the model that it belongs to.
+
+    Args:
+        size: of the hidden states.
+        seed: of its weights, which start so small that values start near 0.
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        super().__init__(size, 1)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            self.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
+            self.bias.zero_()
+
+    def read(self, hidden: Tensor, batch: SequenceBatch) -> CriticOutput:
+        """Values before each response token and after the last one, from [B, T, H] hidden states."""
+        values = scatter_responses(self._values(at_responses(hidden, batch)), batch)
+        lengths = batch.attention_mask.sum(1)
+        last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
+        after = self._values(hidden[torch.arange(len(lengths), device=hidden.device), last])
+        return CriticOutput(values, after)
+
+    def _values(self, hidden: Tensor) -> Tensor:
+        return self(hidden.to(self.weight.dtype)).squeeze(-1).float()
+
+    def save(self, folder: str | Path) -> None:
+        """Write it into the folder."""
+        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, Path(folder) / HEAD_FILE)
+
+    def load(self, folder: str | Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: the folder holds no value head.
+        """
+        check_head(folder)
+        self.load_state_dict(load_file(Path(folder) / HEAD_FILE))
+
+
+def has_head(folder: str | Path) -> bool:
+    """Whether a value head lies in the folder."""
+    return (Path(folder) / HEAD_FILE).is_file()
+
+
+def check_head(folder: str | Path) -> None:
+    """Raise `UserError` unless a value head lies in the folder."""
+    if not has_head(folder):
+        raise UserError(f"{folder} holds no critic: {HEAD_FILE} is missing; give a run's critic/modeling folder")

@@ -1,0 +1,59 @@
+"""A role's folder, in a checkpoint and in a run's result: `modeling` with the whole model, `adapter` where only adapters learn."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from rlvr import checkpoint as files
+from rlvr.boost.boosted import Boosted
+from rlvr.errors import UserError
+
+
+class Role(Protocol):
+    """What actors, critics and reward models can do."""
+
+    @property
+    def has_adapter(self) -> bool: ...
+
+    def save_pretrained(self, folder: Path) -> None: ...
+
+    def save_adapter(self, folder: Path) -> None: ...
+
+    def load_adapter(self, folder: Path) -> None: ...
+
+    def saved_state(self, folder: Path) -> dict[str, Tensor]: ...
+
+
+def write_role(role: Role, folder: Path, whole: bool, tokenizer: Any = None) -> None:
+    """Write a role's adapter, if it has one, and the whole model, if that is asked for or there is no adapter. The tokenizer
+    goes with the latter."""
+    if role.has_adapter:
+        role.save_adapter(folder / "adapter")
+    if whole or not role.has_adapter:
+        role.save_pretrained(folder / "modeling")
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder / "modeling")
+
+
+def load_role(role: Boosted, folder: Path) -> None:
+    """Weights of a saved model (or of its adapter) into a boosted role, then optimizer, master weights and schedule.
+
+    Raises:
+        UserError: they are another model's.
+    """
+    if role.unwrapped.has_adapter:
+        role.unwrapped.load_adapter(folder / "adapter")
+        role.refresh_masters()
+    else:
+        _load_whole(role, folder / "modeling")
+    role.load_training_state(files.load_tensors(folder / "training.pt"))
+
+
+def _load_whole(role: Boosted, folder: Path) -> None:
+    weights = role.unwrapped.saved_state(folder)
+    own = role.unwrapped.state_dict()
+    wrong = [n for n, t in own.items() if n not in weights or weights[n].shape != t.shape]
+    if wrong or len(weights) != len(own):
+        raise UserError(f"{folder} holds another model: {', '.join(wrong[:3]) or 'it has more weights'}")
+    role.load_weights(weights)
