@@ -181,7 +181,8 @@ def base_of(model: Any) -> Base:
         if "lora_" in name or "modules_to_save" in name:
             continue
         flat = tensor.detach().flatten()
-        places = torch.linspace(0, flat.numel() - 1, min(SAMPLED, flat.numel()), device=flat.device).long()
+        # In integers: float32 can't count the elements of an embedding.
+        places = torch.arange(min(SAMPLED, flat.numel()), device=flat.device) * (flat.numel() - 1) // (SAMPLED - 1)
         digest.update(f"{list(tensor.shape)}".encode())
         digest.update(flat[places].float().cpu().numpy().tobytes())
     return Base(str(getattr(model.config, "_name_or_path", "")), digest.hexdigest())

@@ -25,7 +25,7 @@ from rlvr.models.adapter_files import (
 from rlvr.models.backbone import prepare
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
-from rlvr.models.lora import adapter_off, apply_lora, copy_sharing, has_adapter, merged_copy, merged_parameters
+from rlvr.models.lora import adapter_off, apply_lora, base_of, copy_sharing, has_adapter, merged_copy, merged_parameters
 from rlvr.models.lora_settings import LoraSettings, read_lora_config, refuse_dropout
 
 ALL = LoraSettings(r=4, lora_alpha=8, target_modules="all-linear")
@@ -381,6 +381,15 @@ def test_an_adapter_of_another_base_is_refused(tmp_path) -> None:
     other = apply_lora(tiny_model(seed=1), ALL)
     with pytest.raises(UserError, match="trained on another base model"):
         load_adapter(other, tmp_path)
+
+
+def test_the_fingerprint_of_weights_that_float32_can_not_count() -> None:
+    model = torch.nn.Module()
+    model.config = None
+    model.weight = torch.nn.Parameter(torch.zeros(1).expand(28_311_552))
+    first = base_of(model).fingerprint
+    model.weight = torch.nn.Parameter(torch.zeros(1).expand(28_311_553))
+    assert base_of(model).fingerprint != first
 
 
 def test_an_adapter_of_another_size_or_damaged_is_refused(tmp_path) -> None:
