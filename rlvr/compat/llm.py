@@ -146,14 +146,14 @@ class LLMTrainingParams(Advanced, Generation, Updates, CorePPO, Data, General):
     """
 
     def __new__(cls, *args: Any, **given: Any) -> "LLMTrainingParams":
-        """Only here to name unknown and missing parameters; the dataclass does the rest."""
+        """Only here to name unknown and missing parameters; the dataclass does the rest. (A copy is made without any.)"""
         known = [f.name for f in fields(cls)]
         if unknown := [name for name in given if name not in known]:
             raise UserError(
                 f"LLMTrainingParams: there is no parameter {unknown[0]!r}; there are: {', '.join(known)}."
                 f"{did_you_mean(unknown[0], known)}"
             )
-        if missing := [f.name for f in fields(General) if f.name in REQUIRED and f.name not in given]:
+        if given and (missing := [name for name in REQUIRED if name not in given]):
             raise UserError(f"LLMTrainingParams: {', '.join(missing)} must be given")
         return super().__new__(cls)
 

@@ -92,7 +92,7 @@ class PPOTrainer:
         self.args, self.processing_class = args, processing_class
         self.process = processes.start(args.seed)
         prompts = make_prompts(train_dataset, processing_class)
-        self.plan = plan_updates(args, len(prompts), self.process.world_size)
+        self.plan = plan_updates(args, prompts, self.process.world_size)
         if ref_model is None and args.kl_coef:
             ref_model = copy.deepcopy(model)
         critic = as_critic(value_model, model, args.seed)

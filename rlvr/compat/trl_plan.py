@@ -1,13 +1,16 @@
 """TRL's batch arithmetic, and its optimizer and schedule."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from typing import Any
 
 import torch
 from transformers import get_scheduler
 
 from rlvr.compat.trl_config import PPOConfig
+from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 
 # Settings that may differ between a run and its continuation: they don't change a single weight.
@@ -42,7 +45,7 @@ class Updates:
         return self.mini_batch_size // self.micro_batch_size
 
 
-def plan_updates(args: PPOConfig, prompts: int, world_size: int) -> Updates:
+def plan_updates(args: PPOConfig, prompts: Sequence[Prompt], world_size: int) -> Updates:
     """How responses, processes and optimizer steps divide.
 
     Raises:
@@ -62,7 +65,7 @@ def plan_updates(args: PPOConfig, prompts: int, world_size: int) -> Updates:
             f"PPOConfig: a mini-batch of {local_mini} responses in each process does not divide into passes of "
             f"per_device_train_batch_size={local_micro}: choose gradient_accumulation_steps as a multiple of num_mini_batches"
         )
-    episodes = args.total_episodes or max(1, int(args.num_train_epochs * prompts))
+    episodes = args.total_episodes or max(1, int(args.num_train_epochs * len(prompts)))
     updates = math.ceil(episodes / (local * world_size))
     return Updates(
         batch_size=local * world_size,
@@ -70,8 +73,16 @@ def plan_updates(args: PPOConfig, prompts: int, world_size: int) -> Updates:
         micro_batch_size=local_micro * world_size,
         num_total_batches=updates,
         total_steps=updates * args.num_ppo_epochs * args.num_mini_batches,
-        run_state={name: value for name, value in asdict(args).items() if name not in _FREE} | {"prompts": prompts},
+        run_state={name: value for name, value in asdict(args).items() if name not in _FREE} | {"data": _hash(prompts)},
     )
+
+
+def _hash(prompts: Sequence[Prompt]) -> str:
+    """Changes when a prompt changes: a resumed run must see the same data."""
+    digest = blake2b(digest_size=8)
+    for prompt in prompts:
+        digest.update(f"{prompt.problem.answer}\0{prompt.ids}\n".encode())
+    return digest.hexdigest()
 
 
 def make_optimizer(args: PPOConfig, role: torch.nn.Module, steps: int) -> tuple[torch.optim.Optimizer, Any]:

@@ -1,6 +1,8 @@
 """`LLMTrainingParams`, `Project` and `rlvr llm`: names, defaults, ranges, and what each parameter becomes."""
 
+import copy
 import json
+import pickle
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,11 @@ def test_batches_must_divide() -> None:
         config(rl_rollout_batch_size=12)
 
 
+def test_parameters_can_be_copied() -> None:
+    made = params(rl_kl_coef=0.2)
+    assert copy.deepcopy(made) == made == pickle.loads(pickle.dumps(made))
+
+
 def test_parameters_that_must_be_given() -> None:
     with pytest.raises(UserError, match="data_path, trainer must be given"):
         LLMTrainingParams(model="m", project_name="p")
@@ -284,6 +291,9 @@ def test_a_project_trains_on_a_copy_of_the_data(small) -> None:
     assert rows[-1]["episode"] == 16  # 12 prompts once, in updates of 8
     with pytest.raises(UserError, match="holds another run"):
         project.create()
+    before = copied.stat().st_mtime_ns
+    rlvr.Project(params=params(**small, resume=True), backend="local", process=True).create()  # nothing is left to do
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == len(rows) and copied.stat().st_mtime_ns == before
 
 
 @pytest.mark.usefixtures("process")

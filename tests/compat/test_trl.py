@@ -235,6 +235,8 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path) -> None:
     assert [row["step"] for row in resumed.log_history] == [3]
     with pytest.raises(UserError, match="output_dir"):
         make().train(resume_from_checkpoint=True)
+    with pytest.raises(UserError, match="other settings"):
+        make(args, train_dataset=ROWS[1:]).train(resume_from_checkpoint=True)
 
 
 # All fields of TRL 1.12's PPOConfig that are not transformers' own.
