@@ -59,8 +59,8 @@ def main() -> None:
 PHASES = ("time/rollout", "time/reward", "time/score", "time/update")
 
 
-def make_trainer(work: Work) -> tuple[Any, Any]:
-    """A trainer on random models of the work's size, and its prompts."""
+def make_trainer(work: Work, batch: int = PROMPTS) -> tuple[Any, Any]:
+    """A trainer on random models of the work's size, and this process's share of `batch` prompts an iteration."""
     from rlvr.boost.plugins import make_booster
     from rlvr.boost.process import start
     from rlvr.config import ParallelConfig
@@ -80,12 +80,12 @@ def make_trainer(work: Work) -> tuple[Any, Any]:
     trainer = PPOTrainer(
         booster(), None if critic is None else booster(), actor, critic, RLVRRewardModel([parity], Tokenizer()), reference,
         _optimizer(actor), None if critic is None else _optimizer(critic), None, None, Tokenizer(),
-        kl_coef=0.0 if grpo else 0.05, train_batch_size=PROMPTS // MINI_BATCHES, precision=work.precision,
+        kl_coef=0.0 if grpo else 0.05, train_batch_size=batch // MINI_BATCHES, precision=work.precision,
         num_generations=GROUP if grpo else 1, max_new_tokens=work.response_tokens,
         # TRL's PPO takes the logprobs of generation as the old ones; its GRPO computes them anew.
         experience_settings={"estimator": "grpo"} if grpo else {"old_logprobs": "sampled"},
     )  # fmt: skip
-    return trainer, _Loader(work)
+    return trainer, _Loader(work, slice(process.rank, batch, process.world_size))
 
 
 def _optimizer(model: Any) -> torch.optim.Optimizer:
@@ -93,17 +93,17 @@ def _optimizer(model: Any) -> torch.optim.Optimizer:
 
 
 class _Loader:
-    """Batches of prompts without end."""
+    """Batches of prompts without end; of each, the `share`."""
 
-    def __init__(self, work: Work) -> None:
-        self.work = work
+    def __init__(self, work: Work, share: slice) -> None:
+        self.work, self.share = work, share
 
     def __iter__(self) -> Any:
         from rlvr.data.problem import Problem
         from rlvr.data.prompts import Prompt
 
         for iteration in range(10_000):
-            rows = prompts(self.work, iteration)
+            rows = prompts(self.work, iteration)[self.share]
             yield [Prompt(Problem(id=str(i), question="", answer="1"), tuple(ids)) for i, ids in enumerate(rows)]
 
 
