@@ -2,7 +2,8 @@
 
 `chunked_logprobs` is the one that training uses: the logits of all tokens together, [N, V], are by far the largest
 tensor of a language model's step (8 GiB for 16k tokens and 128k words, and the backward pass wants several such).
-Here they exist for `chunk_tokens` tokens at a time, and the backward pass computes them again.
+Here they exist for `chunk_tokens` tokens at a time, and the backward pass computes them again. On a CPU what is done to
+them element by element goes over blocks of a chunk that fit into the cache.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rlvr.core.guards import at_least_float32
+
+CPU_BLOCK = 2**22
+"""Logits of a block. A chunk's would take a quarter to a half longer: they leave the cache between one operation and the
+next, and so large a tensor is new memory each time, of which the system has to clear every page."""
 
 
 def selected_logprobs(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -95,8 +100,17 @@ class _Options(NamedTuple):
 
     def chunks(self, tokens: int) -> Iterator[slice]:
         """Slices that cover N tokens."""
-        for start in range(0, tokens, self.chunk_tokens):
-            yield slice(start, start + self.chunk_tokens)
+        yield from _slices(0, tokens, self.chunk_tokens)
+
+    def blocks(self, part: slice, weight: Tensor) -> Iterator[slice]:
+        """Slices that cover a chunk."""
+        size = max(1, CPU_BLOCK // len(weight)) if weight.device.type == "cpu" else self.chunk_tokens
+        yield from _slices(part.start, part.stop, size)
+
+
+def _slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    for begin in range(start, stop, size):
+        yield slice(begin, min(begin + size, stop))
 
 
 class _ChunkedLogprobs(torch.autograd.Function):
@@ -110,10 +124,11 @@ class _ChunkedLogprobs(torch.autograd.Function):
         logprobs = hidden.new_zeros(len(targets), dtype=dtype)
         entropy = torch.zeros_like(logprobs)
         for part in options.chunks(len(targets)):
-            logp = _log_softmax(_logits(hidden[part], weight, bias, options), options.temperature)
-            logprobs[part] = logp.gather(1, targets[part, None]).squeeze(1)
-            if options.with_entropy:
-                entropy[part] = -(logp.exp() * logp).sum(dim=1)
+            for block in options.blocks(part, weight):
+                logp = _log_softmax(_logits(hidden[block], weight, bias, options), options.temperature)
+                logprobs[block] = logp.gather(1, targets[block, None]).squeeze(1)
+                if options.with_entropy:
+                    entropy[block] = -(logp.exp() * logp).sum(dim=1)
         ctx.save_for_backward(hidden, weight, bias, targets, entropy)
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -129,19 +144,24 @@ class _ChunkedLogprobs(torch.autograd.Function):
         if d_logprobs is None:
             d_logprobs = torch.zeros_like(entropy)
         d_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
-        d_weight = torch.zeros_like(weight, dtype=entropy.dtype) if ctx.needs_input_grad[1] else None
+        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias, dtype=entropy.dtype) if ctx.needs_input_grad[2] else None
+        d_chunk = weight.new_empty(min(options.chunk_tokens, len(targets)), len(weight))
         for part in options.chunks(len(targets)):
-            z = _logits(hidden[part], weight, bias, options)
-            of_entropy = None if d_entropy is None else (d_entropy[part], entropy[part])
-            d_z = _logit_gradient(z, targets[part], d_logprobs[part], of_entropy, options)
-            if d_bias is not None:
-                d_bias += d_z.sum(dim=0)
-            d_z = d_z.to(weight.dtype)
+            d_z = d_chunk[: part.stop - part.start]
+            for block in options.blocks(part, weight):
+                z = _logits(hidden[block], weight, bias, options)
+                of_entropy = None if d_entropy is None else (d_entropy[block], entropy[block])
+                of_block = _logit_gradient(z, targets[block], d_logprobs[block], of_entropy, options)
+                if d_bias is not None:
+                    d_bias += of_block.sum(dim=0)
+                d_z[block.start - part.start : block.stop - part.start] = of_block
             if d_hidden is not None:
                 d_hidden[part] = d_z @ weight
             if d_weight is not None:
-                d_weight += d_z.T @ hidden[part]
+                of_chunk = d_z.T @ hidden[part]
+                # A chunk that is alone needs no more precision than it has.
+                d_weight = of_chunk if part.start == 0 else d_weight.to(entropy.dtype).add_(of_chunk)
         return (
             d_hidden,
             None if d_weight is None else d_weight.to(weight.dtype),
