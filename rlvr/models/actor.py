@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
+from rlvr.models import attention
 from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
@@ -46,6 +47,7 @@ class Actor(nn.Module):
 
     def __init__(self, model: PreTrainedModel, chunk_tokens: int = 1024) -> None:
         super().__init__()
+        attention.install()
         self.model = model
         self.chunk_tokens = chunk_tokens
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)

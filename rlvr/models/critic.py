@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
+from rlvr.models import attention
 from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
@@ -29,6 +30,7 @@ class Critic(nn.Module):
 
     def __init__(self, backbone: PreTrainedModel, seed: int = 0) -> None:
         super().__init__()
+        attention.install()
         self.backbone = backbone
         self.value_head = ValueHead(backbone.config.get_text_config().hidden_size, seed)
         self._can_pack = can_pack(backbone)

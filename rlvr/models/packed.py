@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rlvr.models.batch import SequenceBatch, collate
@@ -111,7 +110,7 @@ def _attention(
     rows, places = _layout.get()
     padded = [x[0].transpose(0, 1)[rows].transpose(1, 2) for x in (query, key, value)]
     kwargs["is_causal"] = True
-    out, _ = sdpa_attention_forward(module, *padded, None, **kwargs)
+    out, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](module, *padded, None, **kwargs)
     return out.flatten(0, 1)[places][None], None
 
 

@@ -31,7 +31,11 @@ class RoomyCache(DynamicCache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append [B, H, N, D] keys and values to a layer. Returns all of its keys and values, as views."""
+        """Append [B, H, N, D] keys and values to a layer. Returns all of its keys and values, as views.
+
+        They are kept as attention multiplies them: cast once, under autocast, not all of them again at each step.
+        """
+        key_states, value_states = _as_multiplied(key_states), _as_multiplied(value_states)
         if layer_idx == len(self._buffers):  # the first call: the prompts
             self._buffers.append((key_states, value_states))
             self._filled.append(key_states.size(2))
@@ -82,6 +86,12 @@ class RoomyCache(DynamicCache):
 
     def __len__(self) -> int:
         return len(self._buffers)
+
+
+def _as_multiplied(x: Tensor) -> Tensor:
+    kind = x.device.type
+    cast = torch.is_autocast_enabled(kind) and x.dtype == torch.float32
+    return x.to(torch.get_autocast_dtype(kind)) if cast else x
 
 
 def _copy(old: Tensor, columns: int, rows: Tensor | None = None) -> Tensor:
