@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from rlvr.boost.memory import keep_freed_memory
+
 
 @dataclass(frozen=True)
 class ProcessInfo:
@@ -68,6 +70,7 @@ def _launch(seed: int) -> None:
             from rlvr.boost.accelerator import install
 
             install()
+            keep_freed_memory()
     # ColossalAI calls collectives by names that newer torch wants to rename; nothing that a user could act on.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     colossalai.launch_from_torch(seed=seed, verbose=False)
