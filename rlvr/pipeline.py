@@ -23,7 +23,6 @@ from rlvr.data.sources import HeldOut, read_held_out, read_held_out_pairs
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
-from rlvr.models.packing import check_packing
 from rlvr.models.reward_model import RewardModel
 from rlvr.run_folder import open_folder, run_state, write_config
 from rlvr.supervised_view import SupervisedView
@@ -48,8 +47,6 @@ def train_sft(config: SFTConfig) -> Path:
     check_sft(config)
     run = _open_run(config)
     model = make_sft_model(config)
-    if config.train.packing:
-        check_packing(model)
     limit = _limit_length(run, config, model.model.config)
     data = read_held_out(config.data, run.tokenizer, run.conversation, limit, config.train.seed)
     parts = _make_parts(run, config, model, data)

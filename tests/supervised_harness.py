@@ -77,14 +77,18 @@ def reward_model(family: str = "llama") -> RewardModel:
 
 def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTrainer[Any]:
     """A trainer (`sft` or `rm`) over a fresh model that is the same each time. `changes` are settings or arguments of the
-    trainer, or plugin, family, lr, precision, items, held_out."""
-    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, precision="fp32", items=None, held_out=())
+    trainer, or plugin, family, attention, lr, precision, items, held_out."""
+    c = SimpleNamespace(
+        plugin="ddp", family="llama", attention="sdpa", lr=1e-2, precision="fp32", items=None, held_out=()
+    )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
     names = SupervisedSettings.__dataclass_fields__
     settings = {"total_steps": STEPS, "train_batch_size": 8, "log_interval": 2, "pad_id": 1}
     settings |= {name: changes.pop(name) for name in list(changes) if name in names}
     made: Any = tiny_model(c.family) if kind == "sft" else reward_model(c.family)
+    if c.attention != "sdpa":  # PyTorch's own runs without padding anyway
+        made.set_attn_implementation(c.attention)
     optimizer = torch.optim.AdamW(made.parameters(), lr=c.lr, fused=True)
     clip = changes.setdefault("grad_clip", 1.0)
     booster = make_booster(ParallelConfig(plugin=c.plugin, mixed_precision=c.precision), CPU, clip)

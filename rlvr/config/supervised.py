@@ -112,7 +112,8 @@ class SFTLoopConfig(LoopConfig):
     """The loop. Batch sizes count rows over all processes, so that their number changes nothing but speed."""
 
     packing: bool = False
-    """Put several examples into one row, none of which sees another: the same result with less padding."""
+    """Put several examples into one row, none of which sees another, where rows don't run without padding anyway: the same
+    result with less padding."""
 
 
 @dataclass

@@ -29,6 +29,8 @@ def model_inputs(model: nn.Module, batch: SequenceBatch) -> dict[str, Tensor]:
     is never looked at. Else position ids go to models that take them (ALiBi models don't).
     """
     inputs = {"input_ids": batch.input_ids}
+    if batch.shared_rows:  # positions that start again are then what is meant
+        return inputs | {"position_ids": batch.position_ids}
     if batch.right_padded:
         return inputs
     inputs["attention_mask"] = batch.attention_mask

@@ -24,6 +24,7 @@ class SequenceBatch:
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
         tokens: how many tokens there are.
+        shared_rows: rows hold several sequences, which their position ids tell apart (`rlvr.models.shared_rows`).
     """
 
     input_ids: Tensor
@@ -33,6 +34,7 @@ class SequenceBatch:
     response_mask: Tensor
     right_padded: bool = False
     tokens: int = 0
+    shared_rows: bool = False
 
     @property
     def response_ids(self) -> Tensor:

@@ -48,7 +48,7 @@ def packed_hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
 
 def is_worth_packing(batch: SequenceBatch) -> bool:
     """Whether there is enough padding. The number of tokens is known without a look at the device."""
-    return batch.right_padded and batch.tokens < WORTH_IT * batch.input_ids.numel()
+    return batch.right_padded and not batch.shared_rows and batch.tokens < WORTH_IT * batch.input_ids.numel()
 
 
 def computes_again(backbone: nn.Module) -> bool:

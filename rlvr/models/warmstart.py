@@ -32,7 +32,7 @@ from rlvr.data.builtin import builtin_problems, worked_example
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
-from rlvr.models.packing import collate_examples
+from rlvr.models.shared_rows import collate_examples
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 
 # Counts changes of the problems, the model or the training that the settings below don't show.

@@ -29,8 +29,8 @@ from rlvr.experience.settings import ExperienceSettings
 from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.critic import Critic
-from rlvr.models.packing import collate_examples
 from rlvr.models.reward_model import RewardModel
+from rlvr.models.shared_rows import collate_examples
 from rlvr.rollout.engine import Engine, make_engine
 from rlvr.trainer.arguments import (
     as_actor,

@@ -14,7 +14,7 @@ from rlvr.core.losses import StepSize, aggregate, lm_loss
 from rlvr.data.examples import Example
 from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
-from rlvr.models.packing import IDLE, check_packing, collate_examples, pack_by_length
+from rlvr.models.shared_rows import IDLE, check_packing, collate_examples, pack_by_length
 from rlvr.trainer.arguments import as_actor
 from rlvr.trainer.saving import RoleFiles
 from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
@@ -36,7 +36,7 @@ class SFTTrainer(SupervisedTrainer[Example]):
         settings: see `SupervisedSettings`.
         held_out: examples to evaluate on.
         packing: put several examples into one row, no longer than the longest, none of which sees another. The result
-            is the same; there is less padding to compute.
+            is the same; there is less padding to compute. Rows that run without padding anyway stay as they are.
         grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
         precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
         lora_merge: write the whole model at the end, with LoRA adapters merged, and not only the adapter.
@@ -63,17 +63,17 @@ class SFTTrainer(SupervisedTrainer[Example]):
         lora_merge: bool = True,
         **loop: Any,
     ) -> None:
-        actor = as_actor(model)
         self.packing = packing
-        if packing:
-            check_packing(actor.unwrap() if hasattr(actor, "unwrap") else actor)
-        role = Boosted(booster, actor, optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
+        role = Boosted(booster, as_actor(model), optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
+        if packing and not role.unwrapped.packs:
+            with role.autocast():
+                check_packing(role.unwrapped)
 
         files = RoleFiles("actor", tokenizer, lora_merge)
         super().__init__(role, files, examples, held_out, settings, **loop)
 
     def _rows(self, items: Sequence[Example]) -> list[list[Example]]:
-        if not self.packing or not items:
+        if not self.packing or not items or self.role.unwrapped.packs:
             return super()._rows(items)
         lengths = [len(item.ids) for item in items]
         # No row is longer than the longest example: longer ones would only make attention dearer.

@@ -236,7 +236,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         rows = self._rows(items)
         lengths = [self._row_tokens(row) for row in rows]
         most = max(1, s.train_batch_size // self.world_size)
-        cut = partial(cut_by_length, lengths, most, max_tokens=s.micro_batch_tokens)
+        packed = getattr(self.role.unwrapped, "packs", False)
+        cut = partial(cut_by_length, lengths, most, max_tokens=s.micro_batch_tokens, packed=packed)
         # ZeRO-2 synchronises in every backward pass, and a process that made one more would wait for ever.
         needed = max_over_ranks(len(cut()) if rows else 1, self._device())
         passes = cut(pieces=min(needed, len(rows))) if rows else []

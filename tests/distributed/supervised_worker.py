@@ -17,8 +17,8 @@ from rlvr.boost import process as processes  # noqa: E402
 # So few tokens in a pass that the ranks would make different numbers of passes, and with packing so few rows that one of
 # them has none to make.
 RUNS = {
-    "sft ddp": ("sft", {"packing": True}),
-    "sft zero2": ("sft", {"packing": True, "plugin": "zero2", "micro_batch_tokens": 24}),
+    "sft ddp": ("sft", {"packing": True, "attention": "eager"}),
+    "sft zero2": ("sft", {"packing": True, "attention": "eager", "plugin": "zero2", "micro_batch_tokens": 24}),
     "rm ddp": ("rm", {"plugin": "ddp", "micro_batch_tokens": 40}),
     "rm zero1": ("rm", {"plugin": "zero1", "train_batch_size": 4, "accumulation_steps": 2}),
 }

@@ -89,7 +89,8 @@ def test_reward_model_training_equals_a_plain_loop() -> None:
         ("sft", {"train_batch_size": 2, "accumulation_steps": 4}),
         ("sft", {"micro_batch_tokens": 30}),
         ("sft", {"packing": True}),
-        ("sft", {"packing": True, "train_batch_size": 2, "accumulation_steps": 4}),
+        ("sft", {"packing": True, "attention": "eager"}),
+        ("sft", {"packing": True, "attention": "eager", "train_batch_size": 2, "accumulation_steps": 4}),
         ("sft", {"plugin": "zero2"}),
         ("rm", {"train_batch_size": 2, "accumulation_steps": 4}),
         ("rm", {"micro_batch_tokens": 60}),
@@ -104,7 +105,7 @@ def test_a20_how_a_step_is_computed_changes_nothing(kind: str, changes: dict) ->
 
 
 def test_packing_makes_fewer_and_fuller_rows() -> None:
-    trainer = make("sft", packing=True)
+    trainer = make("sft", packing=True, attention="eager")
     items = examples()
     packed = [row for rows in trainer._passes(items) for row in rows]
     longest = max(len(e.ids) for e in items)
@@ -114,7 +115,7 @@ def test_packing_makes_fewer_and_fuller_rows() -> None:
 
 def test_packing_is_refused_where_examples_would_see_each_other() -> None:
     with pytest.raises(UserError, match="--packing: OPTForCausalLM"):
-        make("sft", packing=True, family="opt")
+        make("sft", packing=True, family="opt", attention="eager")
 
 
 @BOTH

@@ -10,7 +10,7 @@ from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
-from rlvr.models.packing import IDLE, check_packing, collate_examples, keeps_packed_apart, pack_by_length
+from rlvr.models.shared_rows import IDLE, check_packing, collate_examples, keeps_packed_apart, pack_by_length
 
 PACKS = ("llama", "gpt2", "qwen2-tied")
 
@@ -32,7 +32,7 @@ def test_layout_of_a_packed_row() -> None:
         [[Example((5, 6, 7), 1), Example((8, 9), 0)], [Example((4, 3, 2), 1, ((1, 2),))]], pad_id=1
     )
     assert batch.input_ids.tolist() == [[5, 6, 7, 8, 9], [4, 3, 2, 1, 1]]
-    assert batch.position_ids.tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]]
+    assert batch.position_ids.tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]] and batch.shared_rows and batch.tokens == 8
     assert batch.attention_mask.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
     assert batch.response_mask.tolist() == [[True, True, True], [True, False, False]]
     assert batch.response_ids[batch.response_mask].tolist() == [6, 7, 9, 2]
