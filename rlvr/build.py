@@ -22,7 +22,7 @@ from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.adapter import is_adapter
-from rlvr.models.adapter_files import adapter_settings, continue_adapter
+from rlvr.models.adapter_files import adapter_settings, start_adapter
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
@@ -30,7 +30,8 @@ from rlvr.models.lora import apply_lora, copy_sharing
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.value_head import has_head
 from rlvr.run_folder import run_state
-from rlvr.validate import BatchPlan, lora_settings
+from rlvr.validate import BatchPlan
+from rlvr.validate_lora import lora_settings
 
 BUILTIN = "builtin"
 
@@ -124,16 +125,12 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     With LoRA, actor and critic share the base model's weights, and the reference is the actor with its adapter off.
     """
     m, t = config.model, config.train
-    lora = lora_settings(config)
-    adapter = m.checkpoint_path if is_adapter(m.checkpoint_path) else None
+    lora = lora_settings(m)
     # The divergence is measured from where this run starts.
-    source = m.checkpoint_path if m.checkpoint_path and not adapter else m.pretrain
+    source = m.pretrain if is_adapter(m.checkpoint_path) else m.checkpoint_path or m.pretrain
     base = load_causal_lm(source, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
     trunk = copy_sharing(base.base_model) if lora is not None and has_critic(config) else None
-    if adapter:
-        continue_adapter(base, adapter)
-    elif lora is not None:
-        apply_lora(base, lora, seed=t.seed)
+    start_adapter(base, lora, m.checkpoint_path, t.seed)
     actor = _make_actor(config, prepare(base, m.grad_checkpoint)).to(device)
     initial = None
     if config.algo.kl_coef and (lora is None or m.ref_model):
@@ -239,7 +236,7 @@ def experience_settings(config: Config) -> dict[str, Any]:
 
 def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:
     """The state that every session of one run must share, data included."""
-    lora = lora_settings(config)
+    lora = lora_settings(config.model)
     return {
         "settings": run_state(config),
         "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint},

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.conversation import Conversation, ConversationTemplate, auto_template
 from rlvr.data.sources import HeldOut, read_held_out, read_held_out_pairs
 from rlvr.models.actor import Actor
+from rlvr.models.adapter import is_adapter
+from rlvr.models.adapter_files import start_adapter
 from rlvr.models.backbone import prepare
 from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.reward_model import RewardModel
@@ -30,6 +32,7 @@ from rlvr.tracking import JsonlSink
 from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
 from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
+from rlvr.validate_lora import lora_settings
 from rlvr.validate_supervised import check_reward_training, check_sft
 
 AnyConfig = SFTConfig | RewardTrainingConfig
@@ -82,9 +85,9 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
 def make_sft_model(config: SFTConfig) -> Actor:
     """The language model that is fine-tuned, on the CPU."""
     m = config.model
-    model = load_causal_lm(
-        m.checkpoint_path or m.pretrain, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code
-    )
+    source = m.pretrain if is_adapter(m.checkpoint_path) else m.checkpoint_path or m.pretrain
+    model = load_causal_lm(source, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    start_adapter(model, lora_settings(m), m.checkpoint_path, config.train.seed)
     return Actor(prepare(model, m.grad_checkpoint))
 
 
@@ -99,6 +102,9 @@ def make_reward_model(config: RewardTrainingConfig, tokenizer: PreTrainedTokeniz
         model = RewardModel.from_base(
             m.pretrain, seed=config.train.seed, pad_id=tokenizer.pad_token_id, trust_remote_code=m.trust_remote_code
         )
+    lora = lora_settings(m, continues=False)
+    if lora is not None:
+        model.add_adapter(lora, config.train.seed)
     prepare(model.model, m.grad_checkpoint)
     return model
 
@@ -174,9 +180,11 @@ def _make_parts(run: _Run, config: AnyConfig, model: torch.nn.Module, data: Held
         pad_id=run.tokenizer.pad_token_id or 0,
     )
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
+    lora = lora_settings(config.model, continues=isinstance(config, SFTConfig))
     model.to(process.device)
     # One kernel for the whole update, but for fp16, whose gradient scaler wants to look at each gradient.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=t.lr, weight_decay=t.weight_decay, fused=precision != "fp16")
+    learned = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=t.lr, weight_decay=t.weight_decay, fused=precision != "fp16")
     run.console.print(
         f"[bold]rlvr[/]: {len(data.train)} rows to learn from, {len(data.test)} held out; model {config.model.pretrain}; "
         f"{process.world_size} process(es) on {process.device.type}, {torch.get_num_threads()} thread(s) each, "
@@ -190,7 +198,12 @@ def _make_parts(run: _Run, config: AnyConfig, model: torch.nn.Module, data: Held
         "precision": precision,
         "callbacks": [SupervisedView(run.console, config.log.progress)] if process.is_main else [],
         "save_dir": run.folder,
-        "run_state": {"settings": run_state(config), "data": {"rows": len(data.train), "hash": _hash(data.train)}},
+        "lora_merge": config.model.lora_merge,
+        "run_state": {
+            "settings": run_state(config),
+            "data": {"rows": len(data.train), "hash": _hash(data.train)},
+            "lora": asdict(lora) if lora is not None else None,
+        },
     }
     booster = make_booster(config.parallel, process.device, t.grad_clip)
     return _Parts(

@@ -1,16 +1,13 @@
 """Settings that don't go together are found before anything is loaded."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rlvr.config import Config
 from rlvr.errors import UserError
 from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
 from rlvr.validate_algo import check_algo
+from rlvr.validate_lora import lora_settings
 from rlvr.validate_rewards import check_rewards
-
-if TYPE_CHECKING:
-    from rlvr.models.lora_settings import LoraSettings
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def check_config(config: Config) -> None:
             f"--tis_cap has no effect with --engine {config.rollout.engine}, which does not give the probabilities that it "
             "sampled with: take --engine hf, or leave --tis_cap out"
         )
-    lora_settings(config)
+    lora_settings(config.model)
     if config.train.disable_loss_mask:
         raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
     a = config.algo
@@ -113,41 +110,6 @@ def check_config(config: Config) -> None:
         )
     if config.ckpt.resume and config.ckpt.save_path is None:
         raise UserError("--resume needs --save_path, the folder of the run to go on with")
-
-
-def lora_settings(config: Config) -> "LoraSettings | None":
-    """Settings of the actor's LoRA adapter: those given, or those of the adapter that the run starts from; None if all
-    weights learn.
-
-    Raises:
-        UserError: a file that can't be used, settings that don't suit a policy, or flags without effect.
-    """
-    m = config.model
-    if not m.lora_config and not m.checkpoint_path:
-        _refuse_merge_flag(config)
-        return None
-    from rlvr.models.adapter import is_adapter
-    from rlvr.models.adapter_files import adapter_settings
-    from rlvr.models.lora_settings import read_lora_config, refuse_dropout
-
-    if is_adapter(m.checkpoint_path):
-        if m.lora_config:
-            raise UserError(
-                f"--lora_config {m.lora_config} has no effect: --checkpoint_path {m.checkpoint_path} is an adapter with "
-                "settings of its own; leave one of them out"
-            )
-        return adapter_settings(str(m.checkpoint_path))
-    if not m.lora_config:
-        _refuse_merge_flag(config)
-        return None
-    settings = read_lora_config(m.lora_config)
-    refuse_dropout(settings, f"--lora_config {m.lora_config}")
-    return settings
-
-
-def _refuse_merge_flag(config: Config) -> None:
-    if not config.model.lora_merge:
-        raise UserError("--no_lora_merge has no effect without --lora_config: there is nothing to merge; leave it out")
 
 
 _AT_LEAST_1 = {

@@ -2,6 +2,7 @@
 
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.errors import UserError
+from rlvr.validate_lora import lora_settings
 
 
 def check_sft(config: SFTConfig) -> None:
@@ -11,6 +12,7 @@ def check_sft(config: SFTConfig) -> None:
         UserError: says what was given, what is allowed and what to do.
     """
     _check_loop(config, sequences=1)
+    lora_settings(config.model)
     d = config.data
     asked = d.question_column or d.answer_column
     if asked and (d.prompt_text_column or d.text_column):
@@ -31,6 +33,7 @@ def check_reward_training(config: RewardTrainingConfig) -> None:
         UserError: says what was given, what is allowed and what to do.
     """
     _check_loop(config, sequences=2)
+    lora_settings(config.model, continues=False)
     if config.train.center_rewards_coefficient < 0:
         raise UserError(
             f"--center_rewards_coefficient {config.train.center_rewards_coefficient}: must be at least 0; 0 = off"

@@ -16,6 +16,7 @@ from rlvr.boost.schedule import cosine_with_warmup
 from rlvr.config import ParallelConfig
 from rlvr.data.examples import Example
 from rlvr.data.preferences import Pair
+from rlvr.models.lora import apply_lora
 from rlvr.models.reward_model import RewardModel
 from rlvr.tracking import JsonlSink, Tracker
 from rlvr.trainer.reward_model import RewardModelTrainer
@@ -77,9 +78,10 @@ def reward_model(family: str = "llama") -> RewardModel:
 
 def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTrainer[Any]:
     """A trainer (`sft` or `rm`) over a fresh model that is the same each time. `changes` are settings or arguments of the
-    trainer, or plugin, family, attention, lr, precision, items, held_out."""
+    trainer, or plugin, family, attention, lr, precision, items, held_out, lora (settings: only an
+    adapter learns)."""
     c = SimpleNamespace(
-        plugin="ddp", family="llama", attention="sdpa", lr=1e-2, precision="fp32", items=None, held_out=()
+        plugin="ddp", family="llama", attention="sdpa", lr=1e-2, precision="fp32", items=None, held_out=(), lora=None
     )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
@@ -89,7 +91,9 @@ def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTra
     made: Any = tiny_model(c.family) if kind == "sft" else reward_model(c.family)
     if c.attention != "sdpa":  # PyTorch's own runs without padding anyway
         made.set_attn_implementation(c.attention)
-    optimizer = torch.optim.AdamW(made.parameters(), lr=c.lr, fused=True)
+    if c.lora is not None:
+        apply_lora(made, c.lora) if kind == "sft" else made.add_adapter(c.lora)
+    optimizer = torch.optim.AdamW([p for p in made.parameters() if p.requires_grad], lr=c.lr, fused=True)
     clip = changes.setdefault("grad_clip", 1.0)
     booster = make_booster(ParallelConfig(plugin=c.plugin, mixed_precision=c.precision), CPU, clip)
     trainer: Any = SFTTrainer if kind == "sft" else RewardModelTrainer

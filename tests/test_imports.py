@@ -26,6 +26,7 @@ LAYERS = [
     [
         "rlvr.validate",
         "rlvr.validate_algo",
+        "rlvr.validate_lora",
         "rlvr.validate_rewards",
         "rlvr.validate_supervised",
         "rlvr.run_folder",

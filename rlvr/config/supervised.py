@@ -22,7 +22,13 @@ class StartConfig:
     tokenizer_dir: str | None = None
     """Tokenizer: a folder or hub name. Default: the model's."""
     checkpoint_path: str | None = None
-    """Folder with weights to start from: `SAVE_PATH/actor/modeling` (or `reward_model/modeling`) of an earlier run."""
+    """Folder with weights to start from: `SAVE_PATH/actor/modeling` (or `reward_model/modeling`) of an earlier run; for SFT also
+    a LoRA adapter of `pretrain`'s to train further (`SAVE_PATH/actor/adapter`)."""
+    lora_config: str | None = None
+    """JSON file with LoRA settings (keys of peft's LoraConfig: r, lora_alpha, target_modules, ...; docs/lora.md). Default:
+    all weights learn."""
+    lora_merge: bool = True
+    """Save the whole model at the end, with the adapter merged; else the adapter only."""
     grad_checkpoint: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     use_flash_attn: bool = False

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
-from rlvr.models.adapter import read_adapter_config
+from rlvr.models.adapter import is_adapter, read_adapter_config
 from rlvr.models.lora import ADAPTER, apply_lora, base_of, has_adapter, keep_start, merged_copy
 from rlvr.models.lora_settings import LoraSettings, parse_lora_settings
 
@@ -102,3 +102,16 @@ def continue_adapter(model: PreTrainedModel, folder: str | Path) -> PreTrainedMo
     load_adapter(model, folder)
     keep_start(model)
     return model
+
+
+def start_adapter(
+    model: PreTrainedModel, settings: LoraSettings | None, start: str | None, seed: int
+) -> PreTrainedModel:
+    """Put in the adapter that a run starts from, if `start` is one, or a new one, if there are settings.
+
+    Raises:
+        UserError: it does not fit the model.
+    """
+    if start is not None and is_adapter(start):
+        return continue_adapter(model, start)
+    return model if settings is None else apply_lora(model, settings, seed)

@@ -155,13 +155,13 @@ def _checked(given: dict[str, Any], source: str) -> LoraSettings:
 
 
 def refuse_dropout(settings: LoraSettings, source: str) -> None:
-    """For policies: old and new logprobs would come from different networks (pitfall A17).
+    """Training runs without dropout, as a policy has to (pitfall A17).
 
     Raises:
         UserError: the adapters have dropout.
     """
     if settings.lora_dropout:
         raise UserError(
-            f"{source}: lora_dropout {settings.lora_dropout:g}: with dropout, the ratios of old and new probabilities would "
-            "compare different networks; set it to 0"
+            f"{source}: lora_dropout {settings.lora_dropout:g}: models are trained without dropout (old and new probabilities "
+            "of a policy would come from different networks); set it to 0"
         )

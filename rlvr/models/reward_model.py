@@ -6,7 +6,7 @@ for it by the pad token, and read one token too early where the end token pads t
 
 import copy
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
-from rlvr.models.lora import has_adapter
+from rlvr.models.lora import apply_lora, has_adapter
+from rlvr.models.lora_settings import LoraSettings
 
 STATISTICS_FILE = "reward_statistics.json"
 
@@ -83,6 +84,15 @@ class RewardModel(nn.Module):
         statistics beside it."""
         save_model(self.model, folder)
         self._save_statistics(folder)
+
+    def add_adapter(self, settings: LoraSettings, seed: int = 0) -> None:
+        """Put a LoRA adapter into the decoder; it and the head are what learns.
+
+        Raises:
+            UserError: a target matches nothing.
+        """
+        whole = sorted({*(settings.modules_to_save or []), "score"})
+        apply_lora(self.model, replace(settings, modules_to_save=whole), seed)
 
     @property
     def has_adapter(self) -> bool:
