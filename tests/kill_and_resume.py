@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 PPO_FLAGS = "--num_episodes 12 --experience_batch_size 64 --train_batch_size 16 --eval_interval 4"
-SUPERVISED_FLAGS = "--max_steps 120 --max_samples 300 --train_batch_size 4 --eval_interval 40"
+SUPERVISED_FLAGS = "--max_steps 60 --max_samples 200 --train_batch_size 8 --eval_interval 20"
 SCRIPTS = {
     "train_rlvr.py": f"--reward_functions gsm8k_reward_fn {PPO_FLAGS}",
     "train_sft.py": SUPERVISED_FLAGS,

@@ -5,14 +5,12 @@ torchrun --nproc_per_node=2 tests/distributed/supervised_worker.py FOLDER
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
+from supervised_harness import make, pairs, weights
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from supervised_harness import make, pairs, weights  # noqa: E402
-
-from rlvr.boost import process as processes  # noqa: E402
+from rlvr.boost import process as processes
 
 # So few tokens in a pass that the ranks would make different numbers of passes, and with packing so few rows that one of
 # them has none to make.
@@ -24,17 +22,22 @@ RUNS = {
 }
 
 
-def main(folder: Path) -> None:
-    """Train every run and save the weights and held-out metrics."""
-    info = processes.start(seed=0, num_threads=1)
+def train_all() -> dict[str, dict[str, Any]]:
+    """Train every run; the weights and held-out metrics of each."""
     results = {}
     for name, (kind, changes) in RUNS.items():
         trainer = make(kind, total_steps=3, held_out=pairs(7, seed=1) if kind == "rm" else (), **changes)
         trainer.fit()
         results[name] = {"weights": weights(trainer), "held out": trainer._evaluate()}
+    return results
+
+
+def main(path: Path) -> None:
+    info = processes.start(seed=0, num_threads=1)
+    results = train_all()
     if info.is_main:
-        torch.save(results, folder / f"{info.world_size}.pt")
-    processes.stop()
+        torch.save(results, path)
+    processes.barrier()
 
 
 if __name__ == "__main__":
