@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from rlvr.core.guards import at_least_float32
+
 MOST_TOKENS = 1024
 """Of a sequence: beyond, the half of the products that causality hides costs more than is gained."""
 BLOCK = 2**19
@@ -39,12 +41,13 @@ class _Attention:
     ) -> tuple[Tensor, None]:
         """[B, N, heads, D] from queries [B, heads, N, D] and keys and values [B, kv_heads, T, D]."""
         given = {name for name, argument in kwargs.items() if argument is not None}
-        if not _in_bfloat16(query) or kwargs.get("dropout") or given & {"position_bias", "softcap", "cache", "s_aux"}:
+        dtype = _dtype_of_products(query)
+        if dtype is None or kwargs.get("dropout") or given & {"position_bias", "softcap", "cache", "s_aux"}:
             return self.other(module, query, key, value, attention_mask, **kwargs)
         scale = kwargs.get("scaling") or query.size(-1) ** -0.5
         causal = kwargs.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
-        q, k, v = (x.to(torch.bfloat16) for x in (query, key, value))  # what autocast does, too
+        q, k, v = (x.to(dtype) for x in (query, key, value))  # what autocast does, too
         if query.size(2) == 1 and not torch.is_grad_enabled():
             out = next_token_attention(q, k, v, attention_mask, scale)
         elif causal and attention_mask is None and 1 < query.size(2) == key.size(2) <= MOST_TOKENS:
@@ -54,13 +57,13 @@ class _Attention:
         return out.transpose(1, 2), None
 
 
-def _in_bfloat16(query: Tensor) -> bool:
-    """Whether products are in bfloat16 on a CPU, where oneDNN has instructions for that."""
+def _dtype_of_products(query: Tensor) -> torch.dtype | None:
+    """The precision of products, where they are better left to oneDNN than to PyTorch's kernel: bfloat16 on a CPU."""
     if query.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        return False
-    if torch.is_autocast_enabled("cpu"):
-        return torch.get_autocast_dtype("cpu") == torch.bfloat16 and query.dtype != torch.float64
-    return query.dtype == torch.bfloat16
+        return None
+    autocast = torch.is_autocast_enabled("cpu") and query.dtype == torch.float32
+    dtype = torch.get_autocast_dtype("cpu") if autocast else query.dtype
+    return dtype if dtype == torch.bfloat16 else None
 
 
 def next_token_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -77,7 +80,7 @@ def next_token_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     """
     grouped = query.reshape(query.size(0), key.size(1), -1, query.size(-1))  # heads that share keys side by side
     # Keys stand first, so that nothing as long as they are is transposed: twice as fast as the other way round.
-    scores = torch.matmul(key, grouped.transpose(-1, -2)).float().mul_(scale)
+    scores = at_least_float32(torch.matmul(key, grouped.transpose(-1, -2))).mul_(scale)
     if mask is not None:
         mask = mask.transpose(-1, -2)
         scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -143,5 +146,4 @@ def _weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
     scores = torch.bmm(q, k.transpose(1, 2))
     hidden = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).triu_(1)
     scores.view(len(q), -1, tokens, tokens).masked_fill_(hidden, -torch.inf)
-    wide = scores if scores.dtype == torch.float64 else scores.float()
-    return wide.mul_(scale).softmax(-1)
+    return at_least_float32(scores).mul_(scale).softmax(-1)

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rlvr.core.guards import at_least_float32
 from rlvr.errors import UserError
 from rlvr.models.backbone import at_responses, scatter_responses
 from rlvr.models.batch import SequenceBatch
@@ -47,7 +48,7 @@ class ValueHead(nn.Linear):
         return CriticOutput(values, after)
 
     def _values(self, hidden: Tensor) -> Tensor:
-        return self(hidden.to(self.weight.dtype)).squeeze(-1).float()
+        return at_least_float32(self(hidden.to(self.weight.dtype)).squeeze(-1))
 
     def save(self, folder: str | Path) -> None:
         """Write it into the folder."""
