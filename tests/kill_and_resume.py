@@ -60,22 +60,26 @@ def run_to_end(folder: Path, extra: list[str]) -> float:
     return time.monotonic() - begin
 
 
-def run_with_kills(folder: Path, extra: list[str], kills: int, train_s: float, rng: random.Random) -> bool:
+def run_with_kills(folder: Path, extra: list[str], kills: int, rows: int, row_s: float, rng: random.Random) -> bool:
     """Kill the run `kills` times at moments spread over the training, then let it end.
+
+    A moment is a number of rows in metrics.jsonl and a random part of the time for a row, so that a machine that is
+    faster than it was in the uninterrupted run does not end before it is killed.
 
     Returns whether all kills met a run that was still going.
     """
     for number in range(1, kills + 1):
         process = start(folder, extra)
         wait_for_start(process)
-        wait_s = rng.uniform(0.0, 0.8 * train_s / kills)  # all together less than the whole training
-        time.sleep(wait_s)
+        row = int(0.8 * rows * (number - 1 + rng.random()) / kills)
+        while rows_of(folder) < row and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.0, row_s))
         process.kill()
         process.communicate()
         newest = sorted(p.name for p in (folder / "checkpoints").glob("step-*"))[-1:]
         print(
-            f"kill {number}/{kills}, {wait_s:.2f} s into training; newest checkpoint: {newest[0] if newest else 'none'}",
-            flush=True,
+            f"kill {number}/{kills} after {row} rows; newest checkpoint: {newest[0] if newest else 'none'}", flush=True
         )
         if process.returncode == 0:
             print("that run had ended by itself")
@@ -83,6 +87,12 @@ def run_with_kills(folder: Path, extra: list[str], kills: int, train_s: float, r
     process = start(folder, extra)
     process.communicate()
     return process.returncode == 0
+
+
+def rows_of(folder: Path) -> int:
+    """Rows of metrics so far."""
+    path = folder / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -112,7 +122,8 @@ def main() -> int:
     whole, broken = arguments.folder / "whole", arguments.folder / "broken"
     train_s = run_to_end(whole, extra)
     print(f"uninterrupted: {train_s:.1f} s of training", flush=True)
-    went_well = run_with_kills(broken, extra, arguments.kills, train_s, random.Random(arguments.seed))
+    rows = rows_of(whole)
+    went_well = run_with_kills(broken, extra, arguments.kills, rows, train_s / rows, random.Random(arguments.seed))
     expected, actual = weights(whole), weights(broken)
     same = expected.keys() == actual.keys() and all(torch.equal(expected[n], actual[n]) for n in expected)
     same_metrics = metrics(whole) == metrics(broken)

@@ -13,6 +13,7 @@ from trainer_harness import FixedEngine, LetterTokenizer, loader, make_trainer, 
 from rlvr.core.advantages import estimator_names, get_estimator
 from rlvr.errors import UserError
 from rlvr.metrics import Meter
+from rlvr.models.actor import Actor
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.interrupt import Interrupted
@@ -83,20 +84,20 @@ def test_each_estimator_needs_what_it_says() -> None:
 def make_trainer_of_unknown() -> None:
     from rlvr.trainer.arguments import choose_estimator
 
-    choose_estimator("gea", None, 1)
+    choose_estimator("gea", Actor(tiny_model()), None, 1)
 
 
 def test_a_critic_that_is_missing_or_one_too_many_is_refused() -> None:
     from rlvr.trainer.arguments import choose_estimator
 
     with pytest.raises(UserError, match="'gae' needs a critic.*rloo"):
-        choose_estimator("gae", None, 4)
+        choose_estimator("gae", Actor(tiny_model()), None, 4)
     with pytest.raises(UserError, match="critic=None"):
-        choose_estimator("rloo", object(), 4)
+        choose_estimator("rloo", Actor(tiny_model()), object(), 4)
 
 
 def test_what_nothing_could_read_is_refused() -> None:
-    with pytest.raises(UserError, match="no critic to warm up"):
+    with pytest.raises(UserError, match="no critic of its own to warm up"):
         make_trainer(settings={"critic_warmup_steps": 3}, **settings_of("grpo"))
     trainer = make_trainer(settings={"positive_lm_coef": 0.1})
     with pytest.raises(UserError, match="--positive_threshold"):  # the harness's function gives scores, not verdicts
