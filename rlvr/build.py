@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rewards import check_gold
+from rewards import resolve
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import cosine_with_warmup
@@ -20,6 +20,7 @@ from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
+from rlvr.gold_check import with_good_golds
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.adapter import is_adapter
 from rlvr.models.adapter_files import adapter_settings, start_adapter
@@ -29,7 +30,9 @@ from rlvr.models.loading import load_backbone, load_causal_lm
 from rlvr.models.lora import apply_lora, copy_sharing
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.value_head import has_head
+from rlvr.reward_settings import function_names
 from rlvr.run_folder import run_state
+from rlvr.template_check import require_template
 from rlvr.validate import BatchPlan
 from rlvr.validate_lora import lora_settings
 
@@ -60,14 +63,19 @@ def choose_template(config: Config, tokenizer: PreTrainedTokenizerBase) -> Conve
 
 
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
-    """Read, check and encode the problems.
+    """Check the template; read, check and encode the problems.
 
     Raises:
-        UserError: problems that can't be read, without usable answers, or all too long.
+        UserError: a template that would ruin training, or problems that can't be read, without usable answers, or all
+            too long.
     """
-    notes: list[str] = []
+    t, cuts = config.template, config.data.overlong_prompts == "truncate"
+    notes = require_template(
+        conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
+    )
     problems = _read(config, config.data.prompt_dataset, "train", config.data.max_samples)
-    problems = _with_good_golds(problems, notes)
+    functions = [resolve(name) for name in function_names(config)]
+    problems = with_good_golds(problems, notes, functions)
     limit = config.rollout.max_length - config.rollout.max_new_tokens
     train = prepare_prompts(problems, conversation, limit, config.data.overlong_prompts)
     for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
@@ -76,7 +84,7 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     sources = config.data.eval_dataset or ([BUILTIN] if config.data.prompt_dataset == [BUILTIN] else [])
     test: list[Prompt] = []
     if sources:
-        held_out = _with_good_golds(_read(config, sources, "test", config.eval.eval_samples), notes)
+        held_out = with_good_golds(_read(config, sources, "test", config.eval.eval_samples), notes)
         test = list(prepare_prompts(held_out, conversation, limit, config.data.overlong_prompts).prompts)
     return Prompts(list(train.prompts), test, notes)
 
@@ -90,20 +98,6 @@ def _read(config: Config, sources: Sequence[str], split: str, limit: int | None)
         limit=limit,
         seed=0,
     )
-
-
-def _with_good_golds(problems: Sequence[Problem], notes: list[str]) -> list[Problem]:
-    """Leave out problems whose right answer no response could match, and say which."""
-    bad = [p for p in problems if p.answer is not None and not check_gold(p.answer)]
-    if not bad:
-        return list(problems)
-    shown = ", ".join(f"{p.source}: {p.answer!r}" for p in bad[:5])
-    message = f"{len(bad)} of {len(problems)} right answers can't be parsed ({shown}{', ...' if len(bad) > 5 else ''})"
-    if len(bad) == len(problems):
-        raise UserError(f"{message}; is --answer_column right?")
-    notes.append(f"{message}; these problems are left out")
-    left_out = {id(p) for p in bad}
-    return [p for p in problems if id(p) not in left_out]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,28 @@
 """Held-out accuracy: greedy (or sampled) responses, graded by rule whatever the reward functions pay."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import torch.distributed as dist
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rewards import grade
+from rewards import Outcome, Sample, grade
 from rlvr.conversation import Conversation
 from rlvr.data.prompts import Prompt
 from rlvr.metrics import Meter
 from rlvr.rewarding import make_sample
-from rlvr.rollout.engine import Engine, Sampling
+from rlvr.rollout.engine import Engine, Rollout, Sampling
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A response to a held-out problem, with the verdict on it."""
+
+    prompt: Prompt
+    sample: Sample
+    outcome: Outcome
+    in_format: bool
+    tokens: int
 
 
 class Evaluator:
@@ -42,22 +53,31 @@ class Evaluator:
     def __call__(self, model: PreTrainedModel) -> dict[str, float]:
         """`eval/accuracy`, `eval/format`, `eval/length_tokens`, `eval/truncated` over all problems. Collective."""
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        mine = self.prompts[rank::world_size]
         meter = Meter()
-        rollouts = self.engine.generate(model, mine, self.sampling, ("eval", self.seed, rank)) if mine else []
-        for prompt, rollout in zip(mine, rollouts, strict=True):
-            response: Any = rollout.response_ids.tolist()
-            sample = make_sample(
-                self.tokenizer, prompt.ids, response, gold=prompt.problem.answer, tags=self.conversation.tags
-            )
-            outcome = grade(
-                sample.response,
-                prompt.problem.answer or "",
-                tags=self.conversation.tags,
-                question=prompt.problem.question,
-            )
-            meter.add("eval/accuracy", float(outcome.correct))
-            meter.add("eval/format", float(self.conversation.tags.is_well_formed(sample.response)))
-            meter.add("eval/length_tokens", len(response))
-            meter.add("eval/truncated", float(not rollout.finished))
+        for answered in self.answers(model, rank, world_size):
+            meter.add("eval/accuracy", float(answered.outcome.correct))
+            meter.add("eval/format", float(answered.in_format))
+            meter.add("eval/length_tokens", answered.tokens)
+            meter.add("eval/truncated", float(not answered.sample.finished))
         return meter.means()
+
+    def answers(self, model: PreTrainedModel, rank: int = 0, world_size: int = 1) -> list[Answered]:
+        """The model's response to each problem of this rank's share, graded."""
+        mine = self.prompts[rank::world_size]
+        rollouts = self.engine.generate(model, mine, self.sampling, ("eval", self.seed, rank)) if mine else []
+        return [self._grade(prompt, rollout) for prompt, rollout in zip(mine, rollouts, strict=True)]
+
+    def _grade(self, prompt: Prompt, rollout: Rollout) -> Answered:
+        problem, tags = prompt.problem, self.conversation.tags
+        sample = make_sample(
+            self.tokenizer,
+            prompt.ids,
+            rollout.response_ids.tolist(),
+            gold=problem.answer,
+            tags=tags,
+            question=problem.question,
+            finished=rollout.finished,
+            columns=problem.columns,
+        )
+        outcome = grade(sample.response, problem.answer or "", tags=tags, question=problem.question)
+        return Answered(prompt, sample, outcome, tags.is_well_formed(sample.response), len(rollout.response_ids))

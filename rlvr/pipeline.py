@@ -28,6 +28,7 @@ from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.reward_model import RewardModel
 from rlvr.run_folder import open_folder, run_state, write_config
 from rlvr.supervised_view import SupervisedView
+from rlvr.template_check import require_template
 from rlvr.tracking import JsonlSink
 from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
@@ -139,7 +140,10 @@ def _open_run(config: AnyConfig) -> _Run:
     tokenizer = load_tokenizer(m.tokenizer_dir or m.pretrain, m.trust_remote_code)
     name = config.template.conversation_template_config
     template = ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)
-    return _Run(process, console, folder, checkpoint, tokenizer, Conversation(template, tokenizer))
+    run = _Run(process, console, folder, checkpoint, tokenizer, Conversation(template, tokenizer))
+    for note in require_template(run.conversation, name, stop=config.template.template_check == "stop"):
+        run.note(note)
+    return run
 
 
 def _limit_length(run: _Run, config: AnyConfig, model_config: Any) -> int:

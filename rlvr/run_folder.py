@@ -18,6 +18,7 @@ _FREE = {
     "model": ("trust_remote_code",),
     "eval": ("eval_interval", "eval_samples", "eval_temperature"),
     "data": ("eval_dataset",),
+    "template": ("template_check",),
 }
 
 

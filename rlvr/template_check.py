@@ -17,6 +17,10 @@ THOUGHT, ANSWER = "30 + 42 = 72", "72"
 REWARD = "gsm8k_reward_fn"
 
 
+TRUNCATION = "prompt truncation keeps the generation header"
+HARMLESS = ("the prompt tells the model of the format", "the prompt begins with at most one start token")
+
+
 @dataclass(frozen=True)
 class Check:
     """One property, whether it holds, and what was found."""
@@ -26,13 +30,38 @@ class Check:
     detail: str
 
 
+def require_template(conversation: Conversation, name: str, *, stop: bool = True, truncates: bool = False) -> list[str]:
+    """Check a template before training with it. Returns what is wrong with it and yet lets a model learn.
+
+    Args:
+        conversation: the template, bound to the tokenizer.
+        name: of the template, for messages.
+        stop: raise if training would learn nothing; otherwise that is among what is returned.
+        truncates: whether prompts may be cut.
+
+    Raises:
+        UserError: responses would never end, lose their tags, or not be paid when right.
+    """
+    failed = [check for check in check_template(conversation) if not check.ok]
+    failed = [check for check in failed if truncates or check.name != TRUNCATION]
+    ruinous = [check for check in failed if stop and check.name not in HARMLESS]
+    if ruinous:
+        what = "; ".join(f"{check.name}: no, {check.detail}" for check in ruinous)
+        raise UserError(
+            f"conversation template {name!r} does not fit the model's tokenizer, and training would learn nothing. {what}. "
+            "Take another (`rlvr template list`), mend it (`rlvr template check`), or go on all the same with "
+            "--template_check warn"
+        )
+    return [f"template {name!r}: {check.name}: no, {check.detail}" for check in failed]
+
+
 def check_template(conversation: Conversation) -> list[Check]:
     """All checks of a template bound to a tokenizer, in the order of a conversation."""
     checks: list[tuple[str, Callable[[Conversation], tuple[bool, str]]]] = [
-        ("the prompt tells the model of the format", _system_message),
-        ("the prompt begins with at most one start token", _start_token),
+        (HARMLESS[0], _system_message),
+        (HARMLESS[1], _start_token),
         ("the prompt ends where the assistant's turn begins", _generation_header),
-        ("prompt truncation keeps the generation header", _truncation),
+        (TRUNCATION, _truncation),
         ("the stop ids end the assistant's turn", _stop),
         ("a response in the format ends once, at its end", _single_stop),
         ("the tags survive tokenisation", _tags),
@@ -100,7 +129,7 @@ def _truncation(conversation: Conversation) -> tuple[bool, str]:
     probes = [conversation.encode_prompt(question) for question in (QUESTION, "x = 1;", "Why is it so, then?")]
     head, tail = _common_prefix(probes), _common_prefix([ids[::-1] for ids in probes])[::-1]
     shortest = len(conversation.encode_prompt(""))
-    question = " ".join([QUESTION] * 20)
+    question = " ".join([QUESTION] * 4)
     whole = len(conversation.encode_prompt(question))
     for limit in sorted({shortest, shortest + 1, (shortest + whole) // 2, whole - 1, whole}):
         ids = conversation.truncate_prompt(question, limit)

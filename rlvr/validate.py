@@ -1,13 +1,16 @@
 """Settings that don't go together are found before anything is loaded."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rlvr.config import Config
+from rlvr.config.catalog import Place
 from rlvr.errors import UserError
 from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
 from rlvr.validate_algo import check_algo
 from rlvr.validate_lora import lora_settings
 from rlvr.validate_rewards import check_rewards
+from rlvr.validate_unread import check_unread
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,12 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
     return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)
 
 
-def check_config(config: Config) -> None:
-    """Refuse values out of range, settings that exclude each other, and what is not available.
+def check_config(config: Config, flags: Collection[Place] = ()) -> None:
+    """Refuse values out of range, settings that exclude each other, what nothing reads, and what is not available.
+
+    Args:
+        config: the settings.
+        flags: those that flags gave; see `rlvr.validate_unread`.
 
     Raises:
         UserError: says what was given, what is allowed and what to do.
@@ -82,6 +89,7 @@ def check_config(config: Config) -> None:
     _check_ranges(config)
     check_algo(config)
     check_rewards(config)
+    check_unread(config, flags)
     check_engine(config.rollout.engine)
     _check_sampled_logprobs(config)
     if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:

@@ -1,24 +1,8 @@
-"""Settings of estimators and losses that don't go together, or that the chosen estimator would not read."""
+"""Settings of estimators and losses that don't go together. Those that nothing would read: `rlvr.validate_unread`."""
 
-from rlvr.config import Config, base_config
+from rlvr.config import Config
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
-from rlvr.models.adapter import is_adapter
-
-# What only a critic reads, in all sections.
-_OF_CRITIC = {
-    "algo": (
-        "lam", "critic_lam", "lam_alpha", "value_clip", "vf_coef", "critic_warmup_steps", "value_pretraining_episodes",
-    ),
-    "train": ("critic_lr",),
-    "model": ("rm_pretrain", "critic_checkpoint_path"),
-}  # fmt: skip
-
-# What only a critic with a model of its own reads.
-_OF_OWN_CRITIC = (
-    ("train", "critic_lr"), ("model", "rm_pretrain"), ("model", "critic_checkpoint_path"), ("algo", "critic_warmup_steps"),
-    ("algo", "value_pretraining_episodes"),
-)  # fmt: skip
 
 
 def check_algo(config: Config) -> None:
@@ -36,8 +20,6 @@ def check_algo(config: Config) -> None:
     _check_shared_trunk(config, estimator)
     _check_divergence(config)
     _check_losses(config, estimator)
-    if not a.dynamic_sampling:
-        _check_default(config, "max_refills", "without --dynamic_sampling")
     if a.dynamic_sampling and config.rollout.num_generations < 2:
         raise UserError(
             f"--dynamic_sampling compares the responses to one prompt, and --num_generations is "
@@ -64,15 +46,6 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
             f"--reward_aggregation {config.reward.reward_aggregation} makes scores of different responses incomparable with "
             f"that of the greedy one, which {source} {name} compares them with: use sum"
         )
-    if not estimator.per_token and a.gamma != 1:
-        raise UserError(
-            f"--gamma {a.gamma} has no effect: {source} {name} gives a response one advantage; leave it out"
-        )
-    if not estimator.per_token and a.whiten_rewards:
-        raise UserError(
-            f"--whiten_rewards scales the rewards of single tokens, and {source} {name} gives a response one advantage; leave "
-            "it out"
-        )
     if estimator.critic:
         return
     for flag in ("critic_warmup_steps", "value_pretraining_episodes", "critic_lam", "lam_alpha"):
@@ -81,17 +54,6 @@ def _check_estimator(config: Config, estimator: Estimator) -> None:
                 f"--{flag} {getattr(a, flag)} needs a critic, and {source} {name} has none: give --{flag} "
                 f"{getattr(Config().algo, flag)}, or choose an estimator that has one: {_those(critic=True)}"
             )
-    untouched = _untouched(config)
-    for section, names in _OF_CRITIC.items():
-        for flag in names:
-            given = getattr(getattr(config, section), flag)
-            if flag == "rm_pretrain" and is_adapter(config.model.rm_checkpoint_path):
-                continue  # the base of the reward model
-            if given != getattr(getattr(untouched, section), flag):
-                raise UserError(
-                    f"--{flag} {given} has no effect: {source} {name} has no critic. Leave it out, or choose one that has: "
-                    f"{_those(critic=True)}"
-                )
     if a.truncated == "bootstrap":
         raise UserError(
             f"--truncated bootstrap continues a cut response by the critic's value, and {source} {name} has no critic: use "
@@ -107,18 +69,11 @@ def _check_shared_trunk(config: Config, estimator: Estimator) -> None:
             f"--share_trunk puts a value head on the actor, and {_source(config, 'estimator')} {estimator.name} reads no "
             f"values: leave it out, or choose one that does: {_those(critic=True)}"
         )
-    untouched = _untouched(config)
-    for section, flag in _OF_OWN_CRITIC:
-        if flag == "rm_pretrain" and is_adapter(config.model.rm_checkpoint_path):
-            continue  # the base of the reward model
-        given, default = (getattr(getattr(c, section), flag) for c in (config, Config()))
-        of_preset = section == "algo"  # which then has to be overridden, and can't be left out
-        if given != (default if of_preset else getattr(getattr(untouched, section), flag)):
+    for flag in ("critic_warmup_steps", "value_pretraining_episodes"):
+        if getattr(config.algo, flag):  # perhaps from a preset
             raise UserError(
-                f"--{flag} {given} is for a critic of its own, which --share_trunk does without (its value head starts from "
-                f"--checkpoint_path, if one lies there, and learns at --lr): "
-                + (f"give --{flag} {default}" if of_preset else f"leave --{flag} out")
-                + ", or leave --share_trunk out"
+                f"--{flag} {getattr(config.algo, flag)} is for a critic of its own, which --share_trunk does without: give "
+                f"--{flag} 0, or leave --share_trunk out"
             )
     if config.algo.old_logprobs == "sampled":
         raise UserError(
@@ -129,12 +84,7 @@ def _check_shared_trunk(config: Config, estimator: Estimator) -> None:
 
 def _check_divergence(config: Config) -> None:
     a = config.algo
-    if config.model.ref_model and not a.kl_coef:
-        raise UserError(
-            f"--ref_model {config.model.ref_model} has no effect at --kl_coef 0; give a coefficient, or leave it out"
-        )
     if a.kl_target is None:
-        _check_default(config, "kl_horizon", "without --kl_target")
         return
     if not a.kl_target > 0:
         raise UserError(
@@ -156,17 +106,8 @@ def _check_losses(config: Config, estimator: Estimator) -> None:
         raise UserError(f"--eps_clip_high {a.eps_clip_high}: must be at least 0, or left out")
     if a.lam_alpha is not None and not a.lam_alpha > 0:
         raise UserError(f"--lam_alpha {a.lam_alpha}: must be above 0, or left out for a fixed --lam")
-    if a.lam_alpha is not None and a.lam != _untouched(config).algo.lam:
-        raise UserError(
-            f"--lam {a.lam} has no effect: --lam_alpha {a.lam_alpha} gives each length its own; leave one out"
-        )
     if a.critic_lam is not None and not 0 <= a.critic_lam <= 1:
         raise UserError(f"--critic_lam {a.critic_lam}: must lie between 0 and 1")
-    if a.positive_threshold is not None and not a.positive_lm_coef:
-        raise UserError(
-            f"--positive_threshold {a.positive_threshold} has no effect at --positive_lm_coef 0; give a coefficient (VAPO: "
-            "0.1), or leave it out"
-        )
     if a.ratio == "sequence":
         _check_sequence_ratio(config, estimator)
 
@@ -184,17 +125,6 @@ def _check_sequence_ratio(config: Config, estimator: Estimator) -> None:
         )
     if a.tis_cap is not None:
         raise UserError("--tis_cap weighs single tokens, which --ratio sequence moves as one; leave one of them out")
-
-
-def _check_default(config: Config, name: str, when: str) -> None:
-    value = getattr(config.algo, name)
-    if value != getattr(Config().algo, name):
-        raise UserError(f"--{name} {value} has no effect {when}; leave it out")
-
-
-def _untouched(config: Config) -> Config:
-    """What the settings would be, had the user given none but model and preset."""
-    return base_config({"model": {"pretrain": config.model.pretrain}, "algo": {"preset": config.algo.preset}})
 
 
 def _source(config: Config, name: str) -> str:

@@ -45,18 +45,17 @@ def _check_sources(config: Config) -> None:
             f"--reward_weights has {len(r.reward_weights)} numbers for {len(r.reward_functions)} reward functions; give "
             "one for each"
         )
-    parse_reward_options(r.reward_options)
+    named = {name.rsplit(":", 1)[-1] for name in function_names(config)}
+    if unread := sorted(set(parse_reward_options(r.reward_options)) - named):
+        raise UserError(
+            f"--reward_options for {', '.join(unread)} have no effect: the reward functions are "
+            f"{', '.join(sorted(named)) or 'none'}. Leave them out, or name the function"
+        )
 
 
 def _check_neural(config: Config) -> None:
     r, a = config.reward, config.algo
     if not config.model.rm_checkpoint_path:
-        for flag in ("rm_weight", "reward_normalisation"):
-            if getattr(r, flag) != getattr(RewardConfig(), flag):
-                raise UserError(
-                    f"--{flag} {getattr(r, flag)} is for a neural reward model, and there is none: give "
-                    "--rm_checkpoint_path, or leave it out"
-                )
         return
     if not math.isfinite(r.rm_weight):
         raise UserError(f"--rm_weight {r.rm_weight}: must be a finite number")
@@ -76,22 +75,16 @@ def _check_neural(config: Config) -> None:
 
 def _check_environment(config: Config) -> None:
     e: EnvConfig = config.env
-    if e.rl_env_type is None and e.rl_env_config is not None:
-        raise UserError("--rl_env_config needs --rl_env_type, whose settings it holds; give one, or leave it out")
     judge = parse_env_config(e.rl_env_type, e.rl_env_config).get("judge") if e.rl_env_type else None
     _check_known_neural(config, judge, "--rl_env_config: judge")
     objectives = parse_objectives(e.rl_reward_weights)
-    if not is_multi_objective(config):
-        if objectives:
-            raise UserError("--rl_reward_weights needs --rl_multi_objective (or --rl_env_type multi_objective)")
-    else:
+    if is_multi_objective(config):
         _check_objectives(config, objectives)
     if e.rl_env_type == "preference_comparison":
         _check_comparison(config)
 
 
 def _check_objectives(config: Config, objectives: dict[str, float]) -> None:
-    r = config.reward
     for name in objectives:
         _check_known_neural(config, name, "--rl_reward_weights")
     sources = len(function_names(config)) + bool(config.model.rm_checkpoint_path)
@@ -100,11 +93,6 @@ def _check_objectives(config: Config, objectives: dict[str, float]) -> None:
             "several objectives were asked for, and there is one: give more --reward_functions, or --rl_reward_weights such "
             'as {"correctness": 1.0, "formatting": 0.1}'
         )
-    for flag in ("reward_weights", "rm_weight"):
-        if getattr(r, flag) != getattr(RewardConfig(), flag):
-            raise UserError(
-                f"--{flag} has no effect with several objectives, whose weights --rl_reward_weights gives by name; leave it out"
-            )
 
 
 def _check_known_neural(config: Config, name: str | None, where: str) -> None:

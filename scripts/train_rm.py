@@ -8,7 +8,8 @@ Every flag: `python scripts/train_rm.py --help`. The same as `rlvr reward-model`
 
 import sys
 
-from rlvr.cli import reward_model_command, run
+from rlvr.cli import run
+from rlvr.tools.train import reward_model_command
 
 if __name__ == "__main__":
     sys.exit(run(reward_model_command, sys.argv[1:]))

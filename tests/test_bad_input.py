@@ -10,14 +10,16 @@ from rlvr.cli import main
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
-SHORT = ["--num_episodes", "1", "--experience_batch_size", "8", "--train_batch_size", "4", "--eval_samples", "4"]
+SHORT = ["--num_episodes", "1", "--experience_batch_size", "8", "--train_batch_size", "4"]
+FEW = ["--eval_samples", "4"]  # only where there is something to evaluate on
 
 
 def fails(capsys, tmp_path: Path, *flags: str, reward: bool = True) -> str:
     """Run `rlvr train` with these flags; returns the message after checking how it was given."""
     save = [] if "--save_path" in flags else ["--save_path", str(tmp_path / "run")]
+    few = [] if "--prompt_dataset" in flags else FEW
     try:
-        status = main(["train", *(REWARD if reward else []), *SHORT, *save, *flags])
+        status = main(["train", *(REWARD if reward else []), *SHORT, *few, *save, *flags])
     except SystemExit as stop:  # the argument parser's own messages
         status = stop.code
     captured = capsys.readouterr()
@@ -107,8 +109,11 @@ JUDGED = ("--rl_env_type", "preference_comparison", *PAIRS)
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--rm_weight", "2"), "--rm_weight 2.0 is for a neural reward model, and there is none"),
-        (("--reward_normalisation", "running"), "--reward_normalisation running is for a neural reward model"),
+        (("--rm_weight", "2"), "--rm_weight 2.0 has no effect: it is for a neural reward model, and there is none"),
+        (
+            ("--reward_normalisation", "running"),
+            "--reward_normalisation running has no effect: it is for a neural reward model",
+        ),
         (("--rm_checkpoint_path", "rm", "--rm_weight", "nan"), "--rm_weight nan: must be a finite number"),
         (("--rm_checkpoint_path", "./rm"), "--rm_checkpoint_path ./rm: can't load the sequence classifier"),
         (("--rm_checkpoint_path", "tiny"), "no trained sequence classifier"),
@@ -125,17 +130,17 @@ JUDGED = ("--rl_env_type", "preference_comparison", *PAIRS)
             "--estimator remax compares with it",
         ),
         (("--reward_weights", "0"), "nothing has a weight, so nothing is paid"),
-        (("--rl_reward_weights", '{"a": 1}'), "--rl_reward_weights needs --rl_multi_objective"),
+        (("--rl_reward_weights", '{"a": 1}'), "without --rl_multi_objective"),
         (("--rl_multi_objective", "--rl_reward_weights", "{"), "--rl_reward_weights is not valid JSON"),
         (("--rl_multi_objective", "--rl_reward_weights", '{"reward_model": 1}'), "give --rm_checkpoint_path"),
         (("--rl_multi_objective", "--rl_reward_weights", '{"nope": 1}'), "no score is called 'nope'"),
         (("--rl_multi_objective",), "there is one: give more --reward_functions"),
         (
             ("--rl_multi_objective", "--rl_reward_weights", '{"gsm8k_reward_fn": 1}', "--reward_weights", "2"),
-            "--reward_weights has no effect with several objectives",
+            "has no effect with several objectives",
         ),
         (("--rl_env_type", "roulette"), "roulette"),
-        (("--rl_env_config", '{"tie_margin": 1}'), "--rl_env_config needs --rl_env_type"),
+        (("--rl_env_config", '{"tie_margin": 1}'), "without --rl_env_type"),
         ((*JUDGED, "--rl_env_config", "{"), "--rl_env_config is not valid JSON"),
         ((*JUDGED, "--rl_env_config", '{"judges": "x"}'), "has no setting 'judges'; its settings: judge, tie_margin"),
         ((*JUDGED, "--rl_env_config", '{"judge": "reward_model"}'), "give --rm_checkpoint_path"),

@@ -84,11 +84,20 @@ def base_config(given: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
 
 def beneath(preset: str | None, tiny: bool) -> list[Mapping[str, Mapping[str, Any]]]:
     """The layers of settings between the defaults and the user's own, lowest first."""
+    return [layer for _, layer in labelled_layers(preset, tiny)]
+
+
+TINY_LABEL = "built-in model"
+
+
+def labelled_layers(preset: str | None, tiny: bool) -> list[tuple[str, Mapping[str, Mapping[str, Any]]]]:
+    """`beneath`, each layer with its name: `preset NAME` or `tiny`."""
     recipe = find_preset(preset) if preset else None
+    label = f"preset {preset}"
     if not tiny:
-        return [recipe.settings] if recipe else []
+        return [(label, recipe.settings)] if recipe else []
     if recipe is None:
-        return [TINY_SETTINGS]
+        return [(TINY_LABEL, TINY_SETTINGS)]
     # The recipe's mathematics wins over the built-in model's; sizes and learning rates are the model's affair.
     sizes = {section: values for section, values in TINY_SETTINGS.items() if section != "algo"}
-    return [TINY_SETTINGS, recipe.settings, sizes, recipe.for_tiny]
+    return [(TINY_LABEL, TINY_SETTINGS), (label, recipe.settings), (TINY_LABEL, sizes), (label, recipe.for_tiny)]

@@ -86,6 +86,8 @@ class TemplateConfig:
 
     conversation_template_config: str = "auto"
     """Name of a shipped template or path of a JSON file; `auto` goes by the model, else `generic`."""
+    template_check: Literal["stop", "warn"] = "stop"
+    """What happens before training if the template does not fit the tokenizer so that training would learn nothing."""
 
 
 @dataclass

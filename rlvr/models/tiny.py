@@ -39,20 +39,23 @@ def build_tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_tiny_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Fresh weights from torch's global generator. Wide initial weights: so narrow a model learns far sooner with them."""
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=64,
-            intermediate_size=256,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            num_key_value_heads=4,
-            max_position_embeddings=MAX_TOKENS,
-            initializer_range=0.08,
-            tie_word_embeddings=False,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
+    """Fresh weights from torch's global generator."""
+    return LlamaForCausalLM(tiny_config(tokenizer))
+
+
+def tiny_config(tokenizer: PreTrainedTokenizerFast) -> LlamaConfig:
+    """The architecture. Wide initial weights: so narrow a model learns far sooner with them."""
+    return LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=MAX_TOKENS,
+        initializer_range=0.08,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )

@@ -5,6 +5,7 @@ import json
 
 from rewards import RewardFunction
 from rewards.audit import Finding, Report, audit
+from rlvr.tools.parser import Parser
 from rlvr.tools.rewards import add_reward_flags, resolve_rewards, scorer, tags_of
 
 GOLDS_SHOWN = 50
@@ -25,7 +26,7 @@ def audit_command(argv: list[str]) -> None:
     Raises:
         UserError: no such function, template or data, or a function that can't score a plain answer.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = audit_parser().parse_args(argv)
     function = resolve_rewards([arguments.name], arguments)[0]
     report = _audit(function, arguments)
     if arguments.json:
@@ -36,8 +37,9 @@ def audit_command(argv: list[str]) -> None:
         raise SystemExit(1)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def audit_parser() -> Parser:
+    """The flags of the command."""
+    parser = Parser(
         prog="rlvr audit",
         description="Try a reward function with answers that it must accept or must not be fooled by.",
     )

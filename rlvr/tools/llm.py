@@ -5,14 +5,17 @@ The flags are `LLMTrainingParams`' fields with hyphens or underscores, in its gr
 
 import re
 from dataclasses import fields, make_dataclass
-from typing import Any
+from functools import cache
 
 import tyro
 
 from rlvr.compat.llm import GROUPS, REQUIRED, LLMTrainingParams
+from rlvr.config.flags import refuse_unknown
+from rlvr.config.help import About, asks_for_help, help_text
 from rlvr.errors import UserError
+from rlvr.tools.train import until_stopped
 
-USAGE = "rlvr llm --train --trainer {ppo,grpo,sft,reward} --model MODEL --data-path DATA --project-name FOLDER [flags]"
+USAGE = "rlvr llm --train --trainer {ppo,grpo,sft,reward} --model NAME --data-path DATA --project-name FOLDER"
 DESCRIPTION = f"""Train a language model: supervised, as a reward model, or by reinforcement learning.
 
 {USAGE}
@@ -20,21 +23,39 @@ DESCRIPTION = f"""Train a language model: supervised, as a reward model, or by r
 First a reward model, then PPO on it:
   rlvr llm --train --trainer reward --model tiny --data-path pairs.jsonl --project-name rm \\
     --prompt-text-column prompt --text-column chosen --rejected-text-column rejected
-  rlvr llm --train --trainer ppo --model tiny --data-path prompts.jsonl --project-name ppo --rl-reward-model-path rm
-"""
+  rlvr llm --train --trainer ppo --model tiny --data-path prompts.jsonl --project-name ppo \\
+    --rl-reward-model-path rm"""
+
+GENERAL = {
+    "--train": "train; without it nothing is done",
+    "--help [NAME ...]": "this overview; topics or flags in full",
+    "--help-all": "every topic in full",
+}
+ABOUT = About("rlvr llm", DESCRIPTION, GENERAL, dashes=True)
+
+
+def llm_command(argv: list[str]) -> None:
+    """`rlvr llm`: parse the flags, then train as `--trainer` says."""
+    params = parse_params(argv)
+    from rlvr.compat.project import Project
+
+    until_stopped(Project.create, Project(params=params, backend="local", process=True))
 
 
 def parse_params(argv: list[str]) -> LLMTrainingParams:
-    """The parameters that flags say. Exits with status 2 and one message for an unknown flag, as argparse does."""
-    asks_help = any(word in ("-h", "--help") for word in argv)
-    if not asks_help:
-        _check_given(argv)
-    parsed = tyro.cli(
-        _options(),
-        args=[word for word in argv if word != "--train"],
-        prog="rlvr llm",
-        description=DESCRIPTION,
-    )
+    """The parameters that flags say. Exits with status 2 and one message for a value of the wrong type.
+
+    Raises:
+        UserError: an unknown or missing flag.
+    """
+    kind = options()
+    if asks_for_help(argv):
+        print(help_text(kind, argv, ABOUT), end="")
+        raise SystemExit(0)
+    words = [word for word in argv if word != "--train"]
+    refuse_unknown(words, kind, ABOUT)
+    _check_given(argv)
+    parsed = tyro.cli(tyro.conf.OmitArgPrefixes[kind], args=words, prog=ABOUT.prog)  # type: ignore[valid-type, misc]
     values = {f.name: getattr(getattr(parsed, _name(group)), f.name) for group in GROUPS for f in fields(group)}
     return LLMTrainingParams(**values)
 
@@ -47,10 +68,10 @@ def _check_given(argv: list[str]) -> None:
         raise UserError(f"rlvr llm: {', '.join(missing)} must be given: {USAGE}")
 
 
-def _options() -> Any:
-    """A dataclass with one field for each group of parameters: tyro shows each as a group of its own."""
-    options: Any = make_dataclass("Options", [(_name(group), group) for group in GROUPS], kw_only=True)
-    return tyro.conf.OmitArgPrefixes[options]  # type: ignore[misc]
+@cache
+def options() -> type:
+    """A tree with one section for each group of parameters."""
+    return make_dataclass("Options", [(_name(group), group) for group in GROUPS], kw_only=True)
 
 
 def _name(group: type) -> str:

@@ -17,6 +17,7 @@ from rlvr.data.columns import ANSWER_COLUMNS, QUESTION_COLUMNS, final_answer
 from rlvr.data.rows import Row
 from rlvr.errors import UserError
 from rlvr.suggest import did_you_mean, listed
+from rlvr.tools.parser import Parser
 from rlvr.tools.rewards import add_reward_flags, resolve_rewards, scorer, tags_of
 from rlvr.tools.table import read_table
 
@@ -49,7 +50,7 @@ def score_command(argv: list[str]) -> None:
     Raises:
         UserError: nothing can be read, a column or function that is not there, or a function that returned no score.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = score_parser().parse_args(argv)
     functions = resolve_rewards(arguments.reward, arguments)
     rewards = RewardSet(functions, arguments.weights)
     rows, broken = read_table(Path(arguments.file).expanduser())
@@ -78,14 +79,13 @@ def score_command(argv: list[str]) -> None:
         raise SystemExit(1)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rlvr score", description="Score the responses in a JSONL, CSV or Parquet file."
-    )
-    parser.add_argument("file")
+def score_parser() -> Parser:
+    """The flags of the command."""
+    parser = Parser(prog="rlvr score", description="Score the responses in a JSONL, CSV or Parquet file.")
+    parser.add_argument("file", help="JSONL, JSON, CSV or Parquet")
     parser.add_argument("--reward", nargs="+", required=True, metavar="NAME", help="reward functions")
     parser.add_argument("--weights", nargs="+", type=float, metavar="W", help="one for each function (default: 1)")
-    parser.add_argument("--response_column", default="response", metavar="NAME")
+    parser.add_argument("--response_column", default="response", metavar="NAME", help="column of the response")
     parser.add_argument(
         "--gold_column",
         metavar="NAME",

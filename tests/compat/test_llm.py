@@ -240,9 +240,9 @@ def test_help_shows_every_parameter_by_group(capsys) -> None:
     shown = capsys.readouterr().out
     assert stop.value.code == 0
     for f in fields(LLMTrainingParams):
-        assert f"--{f.name.replace('_', '-')} " in shown or f"--{f.name.replace('_', '-')}," in shown
-    for title in ("general", "data", "core-ppo", "updates", "generation", "advanced"):
-        assert f"{title} options" in shown
+        assert f"  --{f.name.replace('_', '-')} " in shown or f"  --[no-]{f.name.replace('_', '-')} " in shown
+    for title in ("general", "data", "core_ppo", "updates", "generation", "advanced"):
+        assert f"\n{title}: " in shown
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,9 @@ def test_arguments_that_do_not_go_together(changes, said) -> None:
     ("flags", "said"),
     [
         ("--preset grpo --num_generations 8", "--preset grpo: estimator grpo reads no values"),
-        ("--critic_lr 0.1", "--critic_lr 0.1 is for a critic of its own"),
-        ("--rm_pretrain elsewhere", "leave --rm_pretrain out"),
-        ("--critic_checkpoint_path elsewhere", "leave --critic_checkpoint_path out"),
+        ("--critic_lr 0.1", "--critic_lr 0.1 has no effect with --share_trunk"),
+        ("--rm_pretrain elsewhere", "--rm_pretrain elsewhere has no effect with --share_trunk"),
+        ("--critic_checkpoint_path elsewhere", "--critic_checkpoint_path elsewhere has no effect with --share_trunk"),
         ("--critic_warmup_steps 3", "give --critic_warmup_steps 0"),
         ("--preset vapo", "give --value_pretraining_episodes 0"),
         ("--old_logprobs sampled", "--old_logprobs sampled saves a forward pass"),

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rewards import functions
-from rlvr.cli import rewards_command, run
+from rlvr.cli import run
 from rlvr.config import parse
 from rlvr.tools.audit import audit_command
+from rlvr.tools.list_rewards import rewards_command
 from rlvr.tools.score import score_command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()

@@ -1,0 +1,89 @@
+"""The table of commands: a line each. A new command is a function in a file of its own and its line here."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from rlvr.config.catalog import catalog
+from rlvr.tools.parser import Parser
+
+Run = Callable[[list[str]], None]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A flag as it is typed, what it is, and its values where they are few."""
+
+    flag: str
+    text: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        where: `module:function` in this folder; called with the words after the command's name.
+        flags: `module:name` of what its flags are: a tree of settings, or (in this folder) what makes one or a `Parser`.
+        text: one line of help.
+        more: further flags, which belong to no tree.
+    """
+
+    where: str
+    flags: str
+    text: str
+    more: tuple[str, ...] = ()
+
+    def load(self) -> Run:
+        """The function; what it needs is imported only now."""
+        return _named(self.where)
+
+    def options(self) -> list[Option]:
+        """Its flags, for completion."""
+        found = _named(self.flags)
+        options = [Option(f"--{name}", "") for name in self.more]
+        found = found if isinstance(found, type) else found()
+        if isinstance(found, Parser):
+            return _of_parser(found) + options
+        for section in catalog(found):
+            for flag in section.flags:
+                names = (flag.name, f"no_{flag.name}") if flag.is_switch else (flag.name,)
+                options += [Option(f"--{name}", flag.text.split(". ")[0], flag.choices) for name in names]
+        return options
+
+
+def _named(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(module if "." in module else f"rlvr.tools.{module}"), name)
+
+
+def _of_parser(parser: Parser) -> list[Option]:
+    options: list[Option] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            options += [option for part in action.choices.values() for option in _of_parser(part)]
+        values = tuple(map(str, action.choices or ())) if not isinstance(action.choices, dict) else ()
+        options += [Option(f, action.help or "", values) for f in action.option_strings if f.startswith("--")]
+    return options
+
+
+TREE = ("config", "help_all")
+
+# fmt: off
+COMMANDS = {
+    "train": Command("train:train_command", "rlvr.config:Config", "train by PPO and its relatives", (*TREE, "dry_run")),
+    "sft": Command("train:sft_command", "rlvr.config:SFTConfig", "fine-tune on prompts and responses", TREE),
+    "reward-model": Command("train:reward_model_command", "rlvr.config:RewardTrainingConfig", "train a reward model on pairs of responses", TREE),
+    "llm": Command("llm:llm_command", "llm:options", "the same trainers with the flags of `aitraining llm`", ("train", "help_all")),
+    "eval": Command("evaluate:eval_command", "evaluate:eval_parser", "accuracy of a model on problems, with its interval"),
+    "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),
+    "audit": Command("audit:audit_command", "audit:audit_parser", "try to fool a reward function; check a data set's answers"),
+    "rewards": Command("list_rewards:rewards_command", "list_rewards:rewards_parser", "the reward functions, or all about one"),
+    "template": Command("template:template_command", "template:template_parser", "list templates; prove that one fits a tokenizer"),
+    "doctor": Command("doctor:doctor_command", "doctor:doctor_parser", "what works on this machine, and a training step to show it"),
+    "completion": Command("completion:completion_command", "completion:completion_parser", "completion for bash, zsh, fish or tcsh"),
+}
+# fmt: on

@@ -1,0 +1,74 @@
+"""`rlvr train`, `rlvr sft`, `rlvr reward-model`: parse the flags, then train, or with `--dry_run` say what would be done."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from rlvr.config.flags import parse_reward_training, parse_sft, parse_with_origins
+
+T = TypeVar("T")
+
+
+def train_command(argv: list[str]) -> None:
+    """Train as the flags and the file say.
+
+    Raises:
+        UserError: a mistake in them, or in what they name.
+    """
+    dry, words = take_switch(argv, "dry_run")
+    parsed = parse_with_origins(words)
+    from rlvr.validate import check_config
+
+    check_config(parsed.config, parsed.flags)
+    if dry:
+        from rlvr.tools.dry_run import dry_run
+
+        dry_run(parsed)
+        return
+    from rlvr.api import train
+
+    until_stopped(train, parsed.config)
+
+
+def sft_command(argv: list[str]) -> None:
+    """`rlvr sft`: parse the flags, then fine-tune.
+
+    Raises:
+        UserError: a mistake in them, or in what they name.
+    """
+    config = parse_sft(argv)
+    from rlvr.pipeline import train_sft
+
+    until_stopped(train_sft, config)
+
+
+def reward_model_command(argv: list[str]) -> None:
+    """`rlvr reward-model`: parse the flags, then train a reward model.
+
+    Raises:
+        UserError: a mistake in them, or in what they name.
+    """
+    config = parse_reward_training(argv)
+    from rlvr.pipeline import train_reward_model
+
+    until_stopped(train_reward_model, config)
+
+
+def until_stopped(train: Callable[[T], object], config: T) -> None:
+    """Train; after a request to stop, say how to go on and exit with the signal's status."""
+    from rlvr.trainer.interrupt import Interrupted
+
+    try:
+        train(config)
+    except Interrupted as stop:
+        if stop.checkpoint:
+            print(f"{stop}; saved {stop.checkpoint}. Go on with the same command and --resume.", file=sys.stderr)
+        else:
+            print(f"{stop}; nothing was saved", file=sys.stderr)
+        raise SystemExit(128 + stop.signum) from None
+
+
+def take_switch(argv: list[str], name: str) -> tuple[bool, list[str]]:
+    """Split the switch `--name` (or with dashes) off the flags."""
+    rest = [word for word in argv if word.replace("-", "_") != f"__{name}"]
+    return len(rest) < len(argv), rest

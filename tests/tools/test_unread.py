@@ -1,0 +1,152 @@
+"""A setting that nothing reads is refused, with why and what to do; every setting is in the table or always read."""
+
+import pytest
+
+from rlvr.cli import main
+from rlvr.config import Config, from_dict, merge, parse, to_dict
+from rlvr.config.catalog import catalog
+from rlvr.config.flags import parse_with_origins
+from rlvr.errors import UserError
+from rlvr.validate import check_config
+from rlvr.validate_unread import RULES, Rule, check_unread
+
+REWARD = ["--reward_functions", "gsm8k_reward_fn"]
+GRPO = ["--estimator", "grpo", "--num_generations", "4"]
+OBJECTIVES = ["--rl_multi_objective", "--rl_reward_weights", '{"gsm8k_reward_fn": 1.0}']
+OWN_DATA = ["--prompt_dataset", "mine.jsonl"]
+# Flags -> what the message says besides the flag.
+UNREAD = [
+    ([*GRPO, "--lam", "0.95"], "has no critic"),
+    ([*GRPO, "--lam", "0.5"], "has no critic"),
+    ([*GRPO, "--critic_lam", "1"], "critic"),
+    ([*GRPO, "--lam_alpha", "1"], "critic"),
+    ([*GRPO, "--vf_coef", "0.5"], "choose one that has: gae"),
+    ([*GRPO, "--value_clip", "0.3"], "no critic"),
+    ([*GRPO, "--critic_warmup_steps", "1"], "critic"),
+    ([*GRPO, "--value_pretraining_episodes", "1"], "critic"),
+    ([*GRPO, "--critic_lr", "0.1"], "no critic"),
+    ([*GRPO, "--rm_pretrain", "x"], "no critic"),
+    ([*GRPO, "--critic_checkpoint_path", "x"], "no critic"),
+    ([*GRPO, "--gamma", "0.9"], "one advantage"),
+    ([*GRPO, "--whiten_rewards"], "one advantage"),
+    (["--share_trunk", "--critic_lr", "0.1"], "learns at --lr"),
+    (["--share_trunk", "--rm_pretrain", "x"], "critic of its own"),
+    (["--share_trunk", "--critic_checkpoint_path", "x"], "critic of its own"),
+    (["--no_lora_merge"], "nothing to merge"),
+    (["--kl_coef", "0", "--ref_model", "x"], "at --kl_coef 0"),
+    (["--lam_alpha", "0.05", "--lam", "0.9"], "each length its own"),
+    (["--kl_coef", "0", "--kl_estimator", "k3"], "at --kl_coef 0"),
+    (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
+    (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
+    (["--kl_horizon", "10000"], "without --kl_target"),
+    (["--positive_threshold", "0.5"], "at --positive_lm_coef 0"),
+    (["--max_refills", "3"], "without --dynamic_sampling"),
+    (["--ptx_batch_size", "4"], "without --ptx_dataset"),
+    (["--question_column", "q"], "no columns"),
+    (["--answer_column", "a"], "no columns"),
+    (["--reward_timeout_s", "3"], "--reward_workers N"),
+    (["--reward_memory_mb", "64", "--reward_workers", "0"], "nothing can end them"),
+    (["--max_reward_failures", "0.1"], "--reward_workers N"),
+    (["--engine", "replay", *OWN_DATA, "--top_k", "5"], "from the data"),
+    (["--engine", "replay", *OWN_DATA, "--top_p", "0.5"], "from the data"),
+    (["--rm_weight", "1"], "there is none"),
+    (["--reward_normalisation", "fixed"], "--rm_checkpoint_path"),
+    ([*OBJECTIVES, "--reward_weights", "1"], "with several objectives"),
+    (["--rl_reward_weights", '{"math_reward_fn": 1}'], "without --rl_multi_objective"),
+    (["--rl_env_config", "{}"], "without --rl_env_type"),
+    (["--tp", "2"], "belongs to --plugin 3d"),
+    (["--pp", "2"], "belongs to --plugin 3d"),
+    (["--sp", "2"], "belongs to --plugin 3d"),
+    (["--zero_stage", "2"], "zero1 and zero2 are plugins"),
+    (["--sp_mode", "ring"], "belongs to --plugin 3d"),
+    (["--enable_sequence_parallelism"], "belongs to --plugin 3d"),
+    (["--plugin", "3d", "--sp_mode", "ring"], "without --enable_sequence_parallelism"),
+    (["--zero_cpu_offload"], "take a ZeRO plugin"),
+    ([*OWN_DATA, "--eval_interval", "3"], "--eval_dataset"),
+    ([*OWN_DATA, "--eval_samples", "3"], "--eval_dataset"),
+    ([*OWN_DATA, "--eval_temperature", "0.5"], "--eval_dataset"),
+    (["--reward_options", '{"math_reward_fn": {"x": 1}}'], "name the function"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), UNREAD, ids=lambda v: " ".join(v[-2:]) if isinstance(v, list) else "")
+def test_each_unread_setting_is_refused_with_a_remedy(flags, said, capsys) -> None:
+    assert main(["train", *REWARD, *flags]) == 2
+    text = capsys.readouterr().err
+    culprit = [word for word in flags if word.startswith("--")][-1]
+    if culprit == "--lam" and "--lam_alpha" in flags:
+        assert "--lam 0.9 has no effect" in text
+    assert culprit in text and said in text and text.count("\n") == 1
+    assert any(word in text for word in ("eave it out", "eave one out", "eave them out", "needs a critic"))
+
+
+def test_every_rule_is_tried_above() -> None:
+    tried = {word[2:].removeprefix("no_") for flags, _ in UNREAD for word in flags if word.startswith("--")}
+    assert {name for rule in RULES for name in rule.names} <= tried
+
+
+# Read in every combination, or looked after elsewhere (lora_merge: `rlvr.validate_lora`). A new setting goes here or into
+# the table.
+ALWAYS = {
+    "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk grad_checkpoint use_flash_attn "
+    "trust_remote_code",
+    "data": "prompt_dataset max_samples overlong_prompts eval_dataset ptx_dataset",
+    "template": "conversation_template_config template_check",
+    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers "
+    "neural_reward_model missing_eos_penalty",
+    "env": "rl_env_type rl_multi_objective",
+    "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
+    "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
+    "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
+    "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens empty_device_cache lr "
+    "weight_decay warmup_steps grad_clip buffer_limit buffer_cpu_offload sample_buffer disable_loss_mask seed num_threads",
+    "parallel": "plugin mixed_precision",
+    "ckpt": "save_path save_interval keep_checkpoints resume",
+    "eval": "",
+    "log": "log_dir use_wandb num_sample_generations progress",
+}
+
+
+def test_every_setting_is_in_the_table_or_always_read() -> None:
+    for section in catalog(Config):
+        ruled = {name for rule in RULES if rule.section == section.name for name in rule.names}
+        always = set(ALWAYS[section.name].split())
+        assert ruled | always == {flag.name for flag in section.flags}, section.name
+        assert not ruled & always
+
+
+def test_what_the_user_did_not_say_does_not_count(tmp_path) -> None:
+    # The built-in model's lam and critic_lr, and evaluation settings, lie beneath; nobody gave them.
+    check_config(parse([*REWARD, *GRPO]))
+    check_config(parse([*REWARD, *OWN_DATA]))
+    # A whole saved configuration says no more than what it was made from.
+    import yaml
+
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(to_dict(parse([*REWARD, *GRPO]))))
+    parsed = parse_with_origins(["--config", str(path)])
+    check_config(parsed.config, parsed.flags)
+    # Python has no flags: what differs counts.
+    with pytest.raises(UserError, match="--lam 0.5 has no effect"):
+        check_unread(merge(parse([*REWARD, *GRPO]), {"algo": {"lam": 0.5}}))
+
+
+def test_values_that_say_what_is_the_case_may_be_given(tmp_path) -> None:
+    flags = ["--tp", "1", "--pp", "1", "--sp", "1", "--zero_stage", "0", "--no_zero_cpu_offload", "--gamma", "1"]
+    parsed = parse_with_origins([*REWARD, *GRPO, *flags, "--critic_warmup_steps", "0", "--value_clip", "None"])
+    check_config(parsed.config, parsed.flags)
+
+
+def test_workers_of_a_function_that_is_not_ours_read_their_settings() -> None:
+    config = from_dict({"reward": {"reward_functions": ["brief.py:brief"], "reward_timeout_s": 3.0}})
+    check_unread(config)
+    config = from_dict(
+        {"reward": {"reward_functions": ["gsm8k_reward_fn"], "reward_timeout_s": 3.0, "reward_workers": 1}}
+    )
+    check_unread(config)
+
+
+def test_a_rule_that_is_never_read_would_be_noticed(monkeypatch) -> None:
+    monkeypatch.setattr("rlvr.validate_unread.RULES", (Rule("train", ("lr",), lambda c: False, lambda c: " at all"),))
+    with pytest.raises(UserError, match="--lr 0.5 has no effect at all. Leave it out"):
+        check_unread(from_dict({"train": {"lr": 0.5}}))
