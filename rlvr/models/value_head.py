@@ -16,7 +16,7 @@ HEAD_FILE = "value_head.safetensors"
 
 
 class CriticOutput(NamedTuple):
-    """Values in the reward's unit, float32."""
+    """Values in the reward's unit, float32 (float64 of a float64 model)."""
 
     values: Tensor
     """[B, R] V(s_t), the state before response token t; zero where there is no token."""
