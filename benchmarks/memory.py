@@ -82,7 +82,7 @@ flags = [
     "--reward_functions",
     "gsm8k_reward_fn",
     "--num_episodes",
-    "1",
+    "2",
     "--num_collect_steps",
     "1",
     "--num_update_steps",

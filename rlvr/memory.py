@@ -12,6 +12,7 @@ import torch
 from rlvr.config import Config
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
+from rlvr.models import attention
 from rlvr.models.adapter import is_adapter
 from rlvr.models.footprint import BFLOAT16, FLOAT32, Footprint, Precision
 from rlvr.rollout.cache import GROWTH
@@ -119,6 +120,8 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     """
     r = config.rollout
     lengths = lengths or Lengths(r.max_length - r.max_new_tokens, r.max_new_tokens)
+    if not on_gpu:  # as actors and critics do
+        attention.install()
     case = _Case(config, world_size, on_gpu, lengths)
     m, run = config.model, _precision(config, precision)
     lora, trusts = lora_settings(m), m.trust_remote_code
