@@ -31,13 +31,17 @@ def test_the_code_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_flags_of_the_commands_exist(line: str) -> None:
-    from rlvr.config import parse
+    from rlvr.config import parse, parse_reward_training, parse_sft
 
     words = shlex.split(line.split("#")[0])
     if "scripts/train_rlvr.py" in words:
         config = parse([w for w in words[words.index("scripts/train_rlvr.py") + 1 :]])
         assert config.reward.reward_functions
         return
+    for script, reader in (("scripts/train_sft.py", parse_sft), ("scripts/train_rm.py", parse_reward_training)):
+        if script in words:
+            reader(words[words.index(script) + 1 :])
+            return
     from rlvr.tools.commands import COMMANDS
 
     assert words[words.index("rlvr") + 1] in COMMANDS
