@@ -142,7 +142,7 @@ def _choose_encoding(
 ) -> Encode:
     """The tokens as they were sampled where the reward model reads the same ones; else they are made anew."""
     m = config.model
-    known = model.backbone.get_input_embeddings().num_embeddings
+    known = model.decoder.get_input_embeddings().num_embeddings
     if (source := _tokenizer_source(path, m.rm_pretrain)) is None:
         if known < len(tokenizer):
             raise UserError(

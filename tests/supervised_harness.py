@@ -72,7 +72,7 @@ def reward_model(family: str = "llama") -> RewardModel:
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = RewardModel(AutoModelForSequenceClassification.from_config(config).eval())
-    model.backbone.load_state_dict(decoder.state_dict())
+    model.decoder.load_state_dict(decoder.state_dict())
     return model
 
 

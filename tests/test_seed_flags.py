@@ -149,7 +149,7 @@ WEIGHTS = [
     ("S0.20", "--pretrain @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),
     ("S0.21", "--rm_pretrain @other", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("S0.39", "--checkpoint_path @other", "model.", lambda r: actor(r).model),
-    ("S0.41", "--rm_checkpoint_path @rm", "model.", lambda r: r.trainer.maker.reward_model.neural.frozen.model.backbone),
+    ("S0.41", "--rm_checkpoint_path @rm", "model.", lambda r: r.trainer.maker.reward_model.neural.frozen.model.decoder),
     ("S0.40", "--critic_checkpoint_path @critic", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("model_ref", "--model_ref @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),
 ]  # fmt: skip

@@ -1,8 +1,11 @@
 """Cutting a batch of ragged sequences into passes that waste little on padding."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
+
+from rlvr.boost.process import max_over_ranks
 
 # What a further pass costs, in tokens: with fewer rows than about this a matrix product waits for the weights to be read
 # rather than for arithmetic, on CPUs and GPUs alike (their ratios of arithmetic to bandwidth are of this size).
@@ -46,6 +49,21 @@ def cut_by_length(
         index = max(range(len(bounds) - 1), key=lambda i: bounds[i + 1] - bounds[i])
         bounds.insert(index + 1, (bounds[index] + bounds[index + 1]) // 2)
     return [order[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+
+
+def cut_on_all_ranks(
+    lengths: Sequence[int], max_rows: int, device: torch.device, *, max_tokens: int | None = None, packed: bool = False
+) -> list[list[int]]:
+    """`cut_by_length` into as many passes on every rank, of which the last may be empty. Collective.
+
+    ZeRO-2 synchronises in every backward pass, and a rank that made one more would wait for ever.
+    """
+    cut = partial(cut_by_length, lengths, max_rows, max_tokens=max_tokens, packed=packed)
+    passes = cut() if lengths else [[]]
+    needed = max_over_ranks(len(passes), device)
+    if len(passes) < needed and lengths:
+        passes = cut(pieces=min(needed, len(lengths)))
+    return passes + [[] for _ in range(needed - len(passes))]
 
 
 def _cheapest(

@@ -9,12 +9,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
-from rlvr.models import attention
-from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
-from rlvr.models.lora import has_adapter
-from rlvr.models.packed import can_pack, computes_again
+from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, ValueHead, check_head
 
 
@@ -31,8 +28,8 @@ class ActorOutput(NamedTuple):
     """[B] the value after the last token; None likewise."""
 
 
-class Actor(nn.Module):
-    """Wraps a transformers causal LM; a module, so that any Booster plugin can wrap it in turn.
+class Actor(Role):
+    """Wraps a transformers causal LM.
 
     Hidden states are projected to the vocabulary at response positions only, chunk by chunk, and recomputed in the
     backward pass: no [B, T, V] tensor is kept (pitfall A36). Models whose head is more than a matrix (soft caps,
@@ -47,18 +44,16 @@ class Actor(nn.Module):
 
     def __init__(self, model: PreTrainedModel, chunk_tokens: int = 1024) -> None:
         super().__init__()
-        attention.install()
         self.model = model
         self.chunk_tokens = chunk_tokens
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
-        self._can_pack = False
         self._plain_head = self._head_is_plain()
-        self._can_pack = self._plain_head and can_pack(self._backbone)
+        if self._plain_head:
+            self._find_packing()
 
     @property
-    def packs(self) -> bool:
-        """Whether batches run without padding."""
-        return self._can_pack and not computes_again(self._backbone)
+    def pretrained(self) -> PreTrainedModel:
+        return self.model
 
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
         """Logprobs and entropies of the response tokens at this sampling temperature.
@@ -71,7 +66,7 @@ class Actor(nn.Module):
         """What `forward` returns, and the [B, T, H] hidden states that it comes from."""
         targets = batch.response_ids[batch.response_mask]
         if self._plain_head:
-            hidden = hidden_states(self._backbone, batch, self.packs)
+            hidden = hidden_states(self.decoder, batch, self.packs)
             head: Any = self.model.get_output_embeddings()
             logprobs, entropy = chunked_logprobs(
                 at_responses(hidden, batch),
@@ -89,15 +84,11 @@ class Actor(nn.Module):
             logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
         return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch)), hidden
 
-    @property
-    def _backbone(self) -> nn.Module:
-        return self.model.base_model
-
     @torch.no_grad()
     def _head_is_plain(self) -> bool:
         """Whether backbone, head matrix and soft cap give the model's own logprobs, on four tokens."""
         head = self.model.get_output_embeddings()
-        if head is None or self._backbone is self.model or not isinstance(head, nn.Linear):
+        if head is None or self.decoder is self.model or not isinstance(head, nn.Linear):
             return False
         device = next(self.model.parameters()).device
         ids = torch.arange(4) % self.model.config.get_text_config().vocab_size
@@ -109,27 +100,6 @@ class Actor(nn.Module):
             results.append(Actor.forward(self, batch).logprobs)
         self.model.train(was_training)
         return bool(torch.allclose(results[0], results[1], atol=1e-2, rtol=1e-3))
-
-    @property
-    def has_adapter(self) -> bool:
-        """Whether only LoRA adapters learn."""
-        return has_adapter(self.model)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the language model as transformers does, adapters merged."""
-        save_model(self.model, folder)
-
-    def save_adapter(self, folder: str | Path) -> None:
-        """Write the adapter alone, as peft does."""
-        save_adapter(self.model, folder)
-
-    def load_adapter(self, folder: str | Path) -> None:
-        """Read what `save_adapter` wrote.
-
-        Raises:
-            UserError: it does not fit.
-        """
-        load_adapter(self.model, folder)
 
     @staticmethod
     def saved_state(folder: str | Path) -> dict[str, Tensor]:
@@ -164,23 +134,10 @@ class ActorWithValues(Actor):
         values = self.value_head.read(hidden, batch)
         return out._replace(values=values.values, last_values=values.last_values)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the language model as transformers does, adapters merged, and the head beside it."""
-        super().save_pretrained(folder)
+    def _save_beside(self, folder: Path) -> None:
         self.value_head.save(folder)
 
-    def save_adapter(self, folder: str | Path) -> None:
-        """Write the adapter alone, as peft does, and the head beside it."""
-        super().save_adapter(folder)
-        self.value_head.save(folder)
-
-    def load_adapter(self, folder: str | Path) -> None:
-        """Read what `save_adapter` wrote.
-
-        Raises:
-            UserError: it does not fit, or there is no value head.
-        """
-        super().load_adapter(folder)
+    def _load_beside(self, folder: Path) -> None:
         self.value_head.load(folder)
 
     @staticmethod

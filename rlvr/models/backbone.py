@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from rlvr.models.batch import SequenceBatch
@@ -43,6 +44,12 @@ def at_responses(hidden: Tensor, batch: SequenceBatch) -> Tensor:
     """[N, H] states from which the N response tokens are predicted: the ones a place before each token (pitfall A1)."""
     rows, steps = batch.response_mask.nonzero(as_tuple=True)
     return hidden[rows, batch.response_index[rows, steps] - 1]
+
+
+def at_last_tokens(hidden: Tensor, batch: SequenceBatch) -> Tensor:
+    """[B, H] states at each row's last token, on whichever side the padding is."""
+    last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
+    return hidden[torch.arange(len(last), device=hidden.device), last]
 
 
 def scatter_responses(values: Tensor, batch: SequenceBatch) -> Tensor:

@@ -4,23 +4,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
-from rlvr.models import attention
-from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
-from rlvr.models.lora import has_adapter
-from rlvr.models.packed import can_pack, computes_again
+from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, CriticOutput, ValueHead, has_head
 
 if TYPE_CHECKING:
     from rlvr.models.reward_model import RewardModel
 
 
-class Critic(nn.Module):
+class Critic(Role):
     """A transformers decoder (without language-model head) and a linear value head.
 
     Args:
@@ -30,43 +27,22 @@ class Critic(nn.Module):
 
     def __init__(self, backbone: PreTrainedModel, seed: int = 0) -> None:
         super().__init__()
-        attention.install()
         self.backbone = backbone
         self.value_head = ValueHead(backbone.config.get_text_config().hidden_size, seed)
-        self._can_pack = can_pack(backbone)
+        self._find_packing()
 
     @property
-    def packs(self) -> bool:
-        """Whether batches run without padding."""
-        return self._can_pack and not computes_again(self.backbone)
+    def pretrained(self) -> PreTrainedModel:
+        return self.backbone
 
     def forward(self, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one."""
         return self.value_head.read(hidden_states(self.backbone, batch, self.packs), batch)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the decoder as transformers does (`AutoModel.from_pretrained` reads it), adapters merged, and the head
-        beside it."""
-        save_model(self.backbone, folder)
+    def _save_beside(self, folder: Path) -> None:
         self.value_head.save(folder)
 
-    @property
-    def has_adapter(self) -> bool:
-        """Whether only LoRA adapters and the head learn."""
-        return has_adapter(self.backbone)
-
-    def save_adapter(self, folder: str | Path) -> None:
-        """Write the adapter alone, as peft does, and the head beside it."""
-        save_adapter(self.backbone, folder)
-        self.value_head.save(folder)
-
-    def load_adapter(self, folder: str | Path) -> None:
-        """Read what `save_adapter` wrote.
-
-        Raises:
-            UserError: it does not fit, or there is no value head.
-        """
-        load_adapter(self.backbone, folder)
+    def _load_beside(self, folder: Path) -> None:
         self.value_head.load(folder)
 
     @staticmethod
@@ -110,7 +86,7 @@ class Critic(nn.Module):
     @classmethod
     def from_reward_model(cls, reward_model: "RewardModel") -> "Critic":
         """The reward model's decoder, and its head as the value head; the decoder is the same object."""
-        critic = cls(reward_model.backbone)
+        critic = cls(reward_model.decoder)
         with torch.no_grad():
             critic.value_head.weight.copy_(reward_model.head.weight)
             if reward_model.head.bias is not None:

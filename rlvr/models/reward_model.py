@@ -10,18 +10,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
 from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
-from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
-from rlvr.models.backbone import hidden_states
+from rlvr.models.backbone import at_last_tokens, hidden_states
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
-from rlvr.models.lora import apply_lora, has_adapter
+from rlvr.models.lora import apply_lora
 from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.role import Role
+from rlvr.models.value_head import start_near_zero
 
 STATISTICS_FILE = "reward_statistics.json"
 
@@ -34,8 +34,8 @@ class RewardStatistics:
     std: float
 
 
-class RewardModel(nn.Module):
-    """Wraps a transformers sequence classifier with one label; a module, so that any Booster plugin can wrap it in turn.
+class RewardModel(Role):
+    """Wraps a transformers sequence classifier with one label.
 
     Args:
         model: the classifier, whose `score` is a linear head on a decoder (Llama, Qwen2, GPT-2, OPT, BLOOM, ...).
@@ -62,9 +62,8 @@ class RewardModel(nn.Module):
         self.statistics = statistics
 
     @property
-    def backbone(self) -> PreTrainedModel:
-        """The decoder without its head."""
-        return self.model.base_model
+    def pretrained(self) -> PreTrainedModel:
+        return self.model
 
     @property
     def head(self) -> nn.Linear:
@@ -74,16 +73,8 @@ class RewardModel(nn.Module):
 
     def forward(self, batch: SequenceBatch) -> Tensor:
         """[B] float32 score of each row, prompt and response, whatever the padding."""
-        hidden = hidden_states(self.backbone, batch)
-        last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
-        state = hidden[torch.arange(len(last), device=hidden.device), last]
+        state = at_last_tokens(hidden_states(self.decoder, batch), batch)
         return self.head(state.to(self.head.weight.dtype)).squeeze(-1).float()
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a checkpoint that `AutoModelForSequenceClassification.from_pretrained` reads, adapters merged, and the
-        statistics beside it."""
-        save_model(self.model, folder)
-        self._save_statistics(folder)
 
     def add_adapter(self, settings: LoraSettings, seed: int = 0) -> None:
         """Put a LoRA adapter into the decoder; it and the head are what learns.
@@ -94,27 +85,9 @@ class RewardModel(nn.Module):
         whole = sorted({*(settings.modules_to_save or []), "score"})
         apply_lora(self.model, replace(settings, modules_to_save=whole), seed)
 
-    @property
-    def has_adapter(self) -> bool:
-        """Whether only LoRA adapters and the head learn."""
-        return has_adapter(self.model)
-
-    def save_adapter(self, folder: str | Path) -> None:
-        """Write the adapter with the head as peft does, and the statistics beside it."""
-        save_adapter(self.model, folder)
-        self._save_statistics(folder)
-
-    def _save_statistics(self, folder: str | Path) -> None:
+    def _save_beside(self, folder: Path) -> None:
         if self.statistics is not None:
-            (Path(folder) / STATISTICS_FILE).write_text(json.dumps(asdict(self.statistics), indent=1))
-
-    def load_adapter(self, folder: str | Path) -> None:
-        """Read what `save_adapter` wrote, into the adapter that there is.
-
-        Raises:
-            UserError: it does not fit.
-        """
-        load_adapter(self.model, folder)
+            (folder / STATISTICS_FILE).write_text(json.dumps(asdict(self.statistics), indent=1))
 
     @staticmethod
     def saved_state(folder: str | Path) -> dict[str, Tensor]:
@@ -179,13 +152,8 @@ class RewardModel(nn.Module):
         pad_id = config.pad_token_id if pad_id is None else pad_id
         config.pad_token_id = None if pad_id in ends else pad_id
         reward_model = cls(new_sequence_classifier(config, trust_remote_code))
-        reward_model.backbone.load_state_dict(backbone.state_dict())
-        weight = reward_model.head.weight
-        with torch.no_grad():  # starts near 0, as the critic's head does
-            noise = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed))
-            weight.copy_(noise / (weight.size(1) + 1))
-            if reward_model.head.bias is not None:
-                reward_model.head.bias.zero_()
+        reward_model.decoder.load_state_dict(backbone.state_dict())
+        start_near_zero(reward_model.head, seed)
         return reward_model
 
 

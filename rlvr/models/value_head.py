@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rlvr.core.guards import at_least_float32
 from rlvr.errors import UserError
-from rlvr.models.backbone import at_responses, scatter_responses
+from rlvr.models.backbone import at_last_tokens, at_responses, scatter_responses
 from rlvr.models.batch import SequenceBatch
 
 HEAD_FILE = "value_head.safetensors"
@@ -34,18 +34,12 @@ class ValueHead(nn.Linear):
 
     def __init__(self, size: int, seed: int = 0) -> None:
         super().__init__(size, 1)
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            self.weight.copy_(torch.randn(1, size, generator=generator) / (size + 1))
-            self.bias.zero_()
+        start_near_zero(self, seed)
 
     def read(self, hidden: Tensor, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one, from [B, T, H] hidden states."""
         values = scatter_responses(self._values(at_responses(hidden, batch)), batch)
-        lengths = batch.attention_mask.sum(1)
-        last = batch.attention_mask.size(1) - 1 - batch.attention_mask.flip(1).argmax(1)
-        after = self._values(hidden[torch.arange(len(lengths), device=hidden.device), last])
-        return CriticOutput(values, after)
+        return CriticOutput(values, self._values(at_last_tokens(hidden, batch)))
 
     def _values(self, hidden: Tensor) -> Tensor:
         return at_least_float32(self(hidden.to(self.weight.dtype)).squeeze(-1))
@@ -62,6 +56,15 @@ class ValueHead(nn.Linear):
         """
         check_head(folder)
         self.load_state_dict(load_file(Path(folder) / HEAD_FILE))
+
+
+def start_near_zero(head: nn.Linear, seed: int) -> None:
+    """Draw weights so small that the head's outputs start near 0; the bias is 0."""
+    noise = torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        head.weight.copy_(noise / (head.in_features + 1))
+        if head.bias is not None:
+            head.bias.zero_()
 
 
 def has_head(folder: str | Path) -> bool:

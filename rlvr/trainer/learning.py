@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import all_reduce_sum, max_over_ranks
+from rlvr.boost.process import all_reduce_sum
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
     StepSize,
@@ -23,7 +23,7 @@ from rlvr.core.losses import (
     lm_loss,
     sequence_logprobs,
 )
-from rlvr.experience.cutting import cut_by_length
+from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
 from rlvr.models.actor import ActorOutput
@@ -68,9 +68,7 @@ def cut_into_micro_batches(
     says that the models run them without padding.
     """
     lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
-    cut = partial(cut_by_length, lengths, max_rows, max_tokens=settings.micro_batch_tokens, packed=packed)
-    # ZeRO-2 synchronises in every backward pass, and a rank that made one more would wait for ever.
-    passes = cut(pieces=max_over_ranks(len(cut()), device))
+    passes = cut_on_all_ranks(lengths, max_rows, device, max_tokens=settings.micro_batch_tokens, packed=packed)
     return [make_micro_batch([items[i] for i in rows], device, settings) for rows in passes]
 
 

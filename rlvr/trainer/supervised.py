@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import all_reduce_sum, max_over_ranks
+from rlvr.boost.process import all_reduce_sum
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
-from rlvr.experience.cutting import cut_by_length
+from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.metrics import Meter
 from rlvr.tracking import Tracker, make_sinks
 from rlvr.trainer.base import BaseTrainer
@@ -237,11 +237,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         lengths = [self._row_tokens(row) for row in rows]
         most = max(1, s.train_batch_size // self.world_size)
         packed = getattr(self.role.unwrapped, "packs", False)
-        cut = partial(cut_by_length, lengths, most, max_tokens=s.micro_batch_tokens, packed=packed)
-        # ZeRO-2 synchronises in every backward pass, and a process that made one more would wait for ever.
-        needed = max_over_ranks(len(cut()) if rows else 1, self._device())
-        passes = cut(pieces=min(needed, len(rows))) if rows else []
-        return [[rows[i] for i in places] for places in passes] + [[] for _ in range(needed - len(passes))]
+        passes = cut_on_all_ranks(lengths, most, self._device(), max_tokens=s.micro_batch_tokens, packed=packed)
+        return [[rows[i] for i in places] for places in passes]
 
     def _total_weight(self, items: Sequence[T]) -> float:
         """What the loss of an optimizer step is divided by. Collective."""

@@ -101,7 +101,7 @@ def test_the_head_comes_from_the_seed_and_the_rest_from_the_base(base) -> None:
     assert torch.equal(state, torch.get_rng_state())
     assert torch.equal(models[0].head.weight, models[1].head.weight)
     assert not torch.equal(models[0].head.weight, models[2].head.weight)
-    for own, given in zip(models[0].backbone.parameters(), tiny_model().base_model.parameters(), strict=True):
+    for own, given in zip(models[0].decoder.parameters(), tiny_model().base_model.parameters(), strict=True):
         assert torch.equal(own, given)
 
 

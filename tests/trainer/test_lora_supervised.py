@@ -46,7 +46,7 @@ def test_only_the_adapter_learns_and_the_result_is_whole(kind, tmp_path) -> None
         theirs = Actor(PeftModel.from_pretrained(tiny_model(), tmp_path / "actor" / "adapter").get_base_model())
     else:
         again = RewardModel.from_pretrained(trainer.result)
-        reward_model().backbone.save_pretrained(tmp_path / "base")
+        reward_model().decoder.save_pretrained(tmp_path / "base")
         theirs = RewardModel.from_pretrained(tmp_path / "reward_model" / "adapter", base=str(tmp_path / "base"))
     for model in (again, theirs):
         torch.testing.assert_close(output(model), output(role), atol=2e-5, rtol=1e-4)
