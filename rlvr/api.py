@@ -1,21 +1,17 @@
 """`rlvr.train(config)`: a whole run from one tree of settings."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from transformers.utils.logging import disable_progress_bar
 
 from rlvr import build
-from rlvr.boost import process as processes
-from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.boost.plugins import resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.build_rewards import describe_rewards, make_reward_model
 from rlvr.config import TINY_SETTINGS, Config, base_config, by_section, to_dict
 from rlvr.console import ConsoleView
-from rlvr.conversation import Conversation
+from rlvr.conversation import Conversation, choose_template
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
@@ -24,8 +20,8 @@ from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.rollout.engine import Engine, Sampling, make_engine
-from rlvr.run_folder import open_folder, write_config
-from rlvr.tracking import JsonlSink, Tracker
+from rlvr.session import Session, join
+from rlvr.tracking import Tracker
 from rlvr.trainer.memory import EmptyDeviceCache
 from rlvr.trainer.ppo import PPOTrainer
 from rlvr.trainer.watch import Watch
@@ -50,25 +46,14 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
     config = config or base_config(by_section(settings))
     check_config(config)
-    disable_progress_bar()  # transformers' own bars, one for each file saved
-    process = processes.start(config.train.seed, config.train.num_threads)
-    check_plugin(config.parallel, process.device)
+    process = join(config)
     plan = plan_batches(config, process.world_size)
-    folder, checkpoint = open_folder(config.ckpt, process.is_main)
-    console = Console(stderr=False, quiet=not process.is_main)
-    if process.is_main:
-        write_config(config, folder)
-        _print_header(console, config, process, plan, folder)
-    view = ConsoleView(console, config.log.progress, _sample_every(config), folder / "samples.jsonl")
-    trainer, loader, ptx = _assemble(config, process, plan, folder, view if process.is_main else None, console)
-    if checkpoint is not None:
-        trainer.load_checkpoint(checkpoint)
-        console.print(f"going on from {checkpoint} (episode {trainer.progress.episode})")
-    elif config.ckpt.resume:
-        console.print(f"no checkpoint under {folder} yet: starting from the beginning")
-    if process.is_main:
-        keep = trainer.progress.episode + 1 if checkpoint is not None else 0
-        trainer.tracker.sinks.insert(0, JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+    session = Session.open(config, process)
+    folder = session.folder
+    _print_header(session, config, plan)
+    view = ConsoleView(session.console, config.log.progress, _sample_every(config), folder / "samples.jsonl")
+    trainer, loader, ptx = _assemble(config, session, plan, view if process.is_main else None)
+    session.ready(trainer, config.ckpt.resume)
     try:
         trainer.fit(
             plan.num_episodes,
@@ -87,7 +72,7 @@ def train(config: Config | None = None, **settings: Any) -> Path:
     parts += ["adapter"] if trainer.actor.unwrapped.has_adapter else []
     roles = ["actor", "critic"] if trainer.critic is not None else ["actor"]
     saved = [f"{folder}/{role}/{part}" for role in roles for part in parts]
-    console.print("saved: " + ", ".join([*saved, f"{folder}/metrics.jsonl"]))
+    session.console.print("saved: " + ", ".join([*saved, f"{folder}/metrics.jsonl"]))
     return folder
 
 
@@ -96,39 +81,28 @@ def _sample_every(config: Config) -> int:
     return max(1, config.train.num_episodes // times) if times else 0
 
 
-def _print_header(console: Console, config: Config, process: ProcessInfo, plan: BatchPlan, folder: Path) -> None:
+def _print_header(session: Session, config: Config, plan: BatchPlan) -> None:
+    process = session.process
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
-    console.print(
+    session.say(
         f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(config.data.prompt_dataset)} with {describe_rewards(config)}; "
         f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
-        f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}",
-        highlight=False,
-        soft_wrap=True,
+        f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}"
     )
     t = config.train
-    console.print(
+    session.say(
         f"{plan.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
-        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {folder}",
-        highlight=False,
-        soft_wrap=True,
+        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {session.folder}"
     )
     tree = to_dict(config)
     if config.algo.preset:
         preset = find_preset(config.algo.preset)
-        console.print(
-            f"preset [bold]{config.algo.preset}[/] ({preset.paper}): " + _in_effect(tree, preset.settings),
-            highlight=False,
-            soft_wrap=True,
-        )
+        session.say(f"preset [bold]{config.algo.preset}[/] ({preset.paper}): " + _in_effect(tree, preset.settings))
     if config.model.pretrain == TINY:
-        console.print(
-            "the built-in model brings its own settings (flags override them): " + _in_effect(tree, TINY_SETTINGS),
-            highlight=False,
-            soft_wrap=True,
-            style="dim",
-        )
+        in_effect = _in_effect(tree, TINY_SETTINGS)
+        session.say(f"[dim]the built-in model brings its own settings (flags override them): {in_effect}[/]")
     if config.rollout.top_k or config.rollout.top_p < 1:
-        console.print(
+        session.console.print(
             "[yellow]warning:[/] --top_k and --top_p cut the distribution that responses are sampled from, while logprobs "
             "are those of the whole one: ratios are biased. Leave them off unless you know why."
         )
@@ -149,21 +123,17 @@ def _plain(value: Any) -> str:
 
 
 def _assemble(
-    config: Config,
-    process: ProcessInfo,
-    plan: BatchPlan,
-    folder: Path,
-    view: ConsoleView | None,
-    console: Console,
+    config: Config, session: Session, plan: BatchPlan, view: ConsoleView | None
 ) -> tuple[PPOTrainer, PromptLoader, Any]:
     """Build every part of the run and put them together."""
+    process = session.process
     resolve_source(config.model.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(config.model.tokenizer_dir or config.model.pretrain, config.model.trust_remote_code)
-    conversation = Conversation(build.choose_template(config, tokenizer), tokenizer)
-    reward_model = make_reward_model(config, conversation, tokenizer, process.device, partial(_note, console))
+    conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
+    reward_model = make_reward_model(config, conversation, tokenizer, process.device, session.note)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
-        _note(console, note)
+        session.note(note)
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
     loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
     engine = make_engine(config.rollout.engine, tokenizer)
@@ -171,7 +141,7 @@ def _assemble(
     engine.on_progress = view.on_generated if view is not None else None
     models = build.make_models(config, plan, process.device)
     if models.actor.has_adapter:
-        console.print(_describe_adapter(models.actor), highlight=False, soft_wrap=True)
+        session.say(_describe_adapter(models.actor))
     actor_booster, critic_booster = build.make_boosters(config, process)
     evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
     a, t, r = config.algo, config.train, config.rollout
@@ -199,7 +169,7 @@ def _assemble(
         offload_inference_models=t.offload_inference_models,
         accumulation_steps=t.accumulation_steps,
         save_interval=config.ckpt.save_interval,
-        save_dir=folder,
+        save_dir=session.folder,
         callbacks=[Watch(), *([view] if view else []), *([EmptyDeviceCache()] if t.empty_device_cache else [])],
         conversation=conversation,
         engine=engine,
@@ -208,7 +178,7 @@ def _assemble(
         settings=build.ppo_settings(config),
         experience_settings=build.experience_settings(config),
         whiten_advantages=a.whiten_advantages,
-        run_state=build.describe_run(config, prompts),
+        run_state=build.describe_run(config, prompts, models.lora),
         keep_checkpoints=config.ckpt.keep_checkpoints,
         lora_merge=config.model.lora_merge,
         grad_clip=t.grad_clip,
@@ -219,10 +189,6 @@ def _assemble(
     if evaluator is not None:
         trainer.evaluator = lambda: evaluator(trainer.actor.unwrapped.model)
     return trainer, loader, _make_ptx_loader(config, process, tokenizer, conversation)
-
-
-def _note(console: Console, message: str) -> None:
-    console.print(f"[yellow]note:[/] {message}", highlight=False, soft_wrap=True)
 
 
 def _describe_adapter(actor: Actor) -> str:

@@ -7,14 +7,14 @@ from hashlib import blake2b
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from rewards import resolve
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
-from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.boost.schedule import adamw, cosine_with_warmup
 from rlvr.config import Config
-from rlvr.conversation import Conversation, ConversationTemplate, auto_template
+from rlvr.conversation import Conversation
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt, prepare_prompts
@@ -54,12 +54,6 @@ class Prompts:
         for prompt in self.train:
             digest.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
         return digest.hexdigest()
-
-
-def choose_template(config: Config, tokenizer: PreTrainedTokenizerBase) -> ConversationTemplate:
-    """The template that was named, or with `auto` the shipped one that fits the tokenizer."""
-    name = config.template.conversation_template_config
-    return ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)
 
 
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
@@ -102,7 +96,8 @@ def _read(config: Config, sources: Sequence[str], split: str, limit: int | None)
 
 @dataclass(frozen=True)
 class Models:
-    """The roles before they are boosted, with their optimizers and schedules; no critic where the estimator needs none."""
+    """The roles before they are boosted, with their optimizers and schedules; no critic where the estimator needs none.
+    `lora`: settings of the adapters that learn, if there are any."""
 
     actor: Actor
     critic: Critic | None
@@ -111,6 +106,7 @@ class Models:
     critic_optim: torch.optim.Optimizer | None
     actor_lr_scheduler: Any
     critic_lr_scheduler: Any
+    lora: LoraSettings | None
 
 
 def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models:
@@ -133,10 +129,10 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
         initial = Actor(prepare(reference, False), t.chunk_tokens)
     actor_optim, actor_schedule = _make_optimizer(config, actor, t.lr, plan.actor_steps, device)
     if not has_critic(config):
-        return Models(actor, None, initial, actor_optim, None, actor_schedule, None)
+        return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
     critic = _make_critic(config, lora, trunk).to(device)
     critic_optim, critic_schedule = _make_optimizer(config, critic, t.critic_lr, plan.total_steps, device)
-    return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule)
+    return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
 
 
 def check_same_vocabulary(reference: PreTrainedModel, actor: PreTrainedModel) -> None:
@@ -169,14 +165,9 @@ def _make_optimizer(
     config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
 ) -> tuple[torch.optim.Optimizer, Any]:
     t = config.train
-    learned = [p for p in role.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(learned, lr=lr, weight_decay=t.weight_decay, fused=_fused(config, device))
+    precision = resolve_precision(config.parallel.mixed_precision, device)
+    optimizer = adamw(role, precision, lr=lr, weight_decay=t.weight_decay)
     return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
-
-
-def _fused(config: Config, device: torch.device) -> bool:
-    """One kernel for the whole update, but for fp16, whose gradient scaler wants to look at each gradient."""
-    return resolve_precision(config.parallel.mixed_precision, device) != "fp16"
 
 
 def _make_critic(config: Config, lora: LoraSettings | None, trunk: PreTrainedModel | None) -> Critic:
@@ -228,9 +219,8 @@ def experience_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def describe_run(config: Config, prompts: Prompts) -> dict[str, Any]:
-    """The state that every session of one run must share, data included."""
-    lora = lora_settings(config.model)
+def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) -> dict[str, Any]:
+    """The state that every session of one run must share, data and adapters included."""
     return {
         "settings": run_state(config),
         "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint},

@@ -45,6 +45,15 @@ def auto_template(tokenizer: "PreTrainedTokenizerBase") -> str:
     return "generic" if tokenizer.chat_template else "plain"
 
 
+def choose_template(name: str, tokenizer: "PreTrainedTokenizerBase") -> ConversationTemplate:
+    """The template that was named, or with `auto` the shipped one that fits the tokenizer.
+
+    Raises:
+        UserError: there is none of this name, or its file can't be used.
+    """
+    return ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)
+
+
 Messages = Sequence[Mapping[str, str]]
 
 

@@ -39,6 +39,7 @@ LAYERS = [
     ["rlvr.trainer"],
     [
         "rlvr.console",
+        "rlvr.session",
         "rlvr.supervised_view",
         "rlvr.build",
         "rlvr.build_rewards",

@@ -23,6 +23,7 @@ from rlvr.models.lora_settings import LoraSettings
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.tracking import JsonlSink, Tracker
+from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import PPOTrainer
 
 CPU = torch.device("cpu")
@@ -38,6 +39,24 @@ class LetterTokenizer:
         return "".join(self.letters[i] for i in ids if not (skip_special_tokens and i < 2))
 
     def save_pretrained(self, folder: Path) -> None: ...
+
+
+class StopAfter(Callback):
+    """Asks for a stop, as a signal would, after so many safe points."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def _count(self, trainer: PPOTrainer) -> None:
+        self.left -= 1
+        if self.left == 0:
+            trainer._interrupt.signum = 15
+
+    def on_make_experience_end(self, trainer: PPOTrainer, collected: Any) -> None:
+        self._count(trainer)
+
+    def on_learn_batch_end(self, trainer: PPOTrainer, batch: Any) -> None:
+        self._count(trainer)
 
 
 class FixedEngine(Engine):

@@ -1,9 +1,18 @@
-"""The learning-rate schedule: linear warm-up, then a cosine down to a tenth. Counted in optimizer steps."""
+"""The optimizer, and its learning-rate schedule: linear warm-up, then a cosine down to a tenth, in optimizer steps."""
 
 import math
+from typing import Any
 
-from torch.optim import Optimizer
+from torch import nn
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+
+
+def adamw(role: nn.Module, precision: str, **options: Any) -> AdamW:
+    """AdamW over the parameters that learn; `options` are torch's."""
+    learned = [p for p in role.parameters() if p.requires_grad]
+    # One kernel for the whole update, but for fp16, whose gradient scaler wants to look at each gradient.
+    return AdamW(learned, fused=precision != "fp16", **options)
 
 
 def cosine_with_warmup(

@@ -39,7 +39,7 @@ from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.run_folder import open_folder
-from rlvr.tracking import JsonlSink, MemorySink, Tracker
+from rlvr.tracking import MemorySink, Tracker
 from rlvr.trainer import ppo
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.watch import Watch
@@ -141,9 +141,8 @@ class PPOTrainer:
             _, checkpoint = open_folder(place, self.process.is_main)
         if checkpoint is not None:
             self.trainer.load_checkpoint(checkpoint)
-        if folder is not None and self.process.is_main:
-            keep = self.trainer.progress.episode + 1 if checkpoint is not None else 0
-            self.trainer.tracker.sinks.append(JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+        if folder is not None:
+            self.trainer.write_metrics(folder, resumed=checkpoint is not None)
         to_tensorboard = a.logging_dir or (a.output_dir if a.report_to == "tensorboard" else None)
         try:
             self.trainer.fit(

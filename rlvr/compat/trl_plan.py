@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import get_scheduler
 
+from rlvr.boost.schedule import adamw
 from rlvr.compat.trl_config import PPOConfig
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
@@ -87,13 +88,13 @@ def _hash(prompts: Sequence[Prompt]) -> str:
 
 def make_optimizer(args: PPOConfig, role: torch.nn.Module, steps: int) -> tuple[torch.optim.Optimizer, Any]:
     """AdamW and transformers' schedule over the optimizer steps of the run (TRL steps it once for each update)."""
-    optimizer = torch.optim.AdamW(
-        role.parameters(),
+    optimizer = adamw(
+        role,
+        args.precision,
         lr=args.learning_rate,
         betas=(args.adam_beta1, args.adam_beta2),
         eps=args.adam_epsilon,
         weight_decay=args.weight_decay,
-        fused=args.precision != "fp16",
     )
     warmup = int(args.warmup_steps) if args.warmup_steps >= 1 else math.ceil(args.warmup_steps * steps)
     return optimizer, get_scheduler(args.lr_scheduler_type, optimizer, warmup, steps)

@@ -21,7 +21,6 @@ from typing import Literal, TypeVar
 from rlvr.data.problem import Problem
 
 Split = Literal["train", "test"]
-SPLITS = ("train", "test")
 
 T = TypeVar("T")
 

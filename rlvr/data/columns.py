@@ -117,11 +117,11 @@ def _question(value: Any, place: str, column: str) -> str:
     text = _last_user_message(value, place, column) if isinstance(value, list) else value
     if not isinstance(text, str):
         raise UserError(
-            f"{place}: column {column!r} must hold text or a list of chat messages, not {type(text).__name__} ({_short(text)})"
+            f"{place}: column {column!r} must hold text or a list of chat messages, not {type(text).__name__} ({short(text)})"
         )
     if not text.strip():
         raise UserError(f"{place}: column {column!r} is empty")
-    return _encodable(text, place, column)
+    return encodable(text, place, column)
 
 
 def _last_user_message(messages: Sequence[Any], place: str, column: str) -> Any:
@@ -129,7 +129,7 @@ def _last_user_message(messages: Sequence[Any], place: str, column: str) -> Any:
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
             raise UserError(
                 f'{place}: column {column!r} must hold chat messages such as {{"role": "user", "content": "2+3?"}}, '
-                f"not {_short(message)}"
+                f"not {short(message)}"
             )
     of_user = [message["content"] for message in messages if message["role"] == "user"]
     if not of_user:
@@ -144,13 +144,17 @@ def _answer_text(value: Any, place: str, column: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        kind = "missing (null)" if value is None else f"{type(value).__name__} ({_short(value)})"
+        kind = "missing (null)" if value is None else f"{type(value).__name__} ({short(value)})"
         raise UserError(f"{place}: column {column!r} must hold the right answer as text or a number, not {kind}")
-    return _encodable(value, place, column)
+    return encodable(value, place, column)
 
 
-def _encodable(text: str, place: str, column: str) -> str:
-    """JSON can write half of a surrogate pair (`\\ud83d`), which is no character and can't be tokenized."""
+def encodable(text: str, place: str, column: str) -> str:
+    """The text, if it is one: JSON can write half of a surrogate pair (`\\ud83d`), which can't be tokenized.
+
+    Raises:
+        UserError: it holds half a character.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -187,6 +191,7 @@ def _last_boxed(text: str) -> str | None:
     return None
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a message shows it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -15,10 +15,11 @@ that does not end so already. A response is encoded apart from its prompt, becau
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from jinja2 import TemplateError
 
+from rlvr.data.columns import encodable, short
 from rlvr.data.rows import Row
 from rlvr.errors import UserError
 from rlvr.suggest import did_you_mean, listed
@@ -193,7 +194,7 @@ def _choose(row: Row, columns: TextColumns) -> tuple[str, tuple[str, ...]]:
         raise UserError(f"{row.place}: supervised data needs the columns {allowed}; it has {listed(row.values)}")
     if shape == ("messages",) and not isinstance(row.values["messages"], list):
         raise UserError(
-            f"{row.place}: column 'messages' must hold a list of chat messages, not {_short(row.values['messages'])}"
+            f"{row.place}: column 'messages' must hold a list of chat messages, not {short(row.values['messages'])}"
         )
     return shape[0], shape
 
@@ -293,7 +294,7 @@ def as_messages(row: Row, column: str, role_of_text: str) -> list[Message]:
         if not (isinstance(message, Mapping) and all(isinstance(message.get(k), str) for k in ("role", "content"))):
             raise UserError(
                 f'{row.place}: column {column!r} must hold chat messages such as {{"role": "user", "content": "2+3?"}}, '
-                f"not {_short(message)}"
+                f"not {short(message)}"
             )
         if message["role"] not in ROLES:
             raise UserError(
@@ -310,13 +311,5 @@ def as_text(row: Row, column: str) -> str:
     """
     value = row.values[column]
     if not isinstance(value, str):
-        raise UserError(f"{row.place}: column {column!r} must hold text, not {type(value).__name__} ({_short(value)})")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"{row.place}: column {column!r} holds half a character at position {error.start}") from None
-    return value
-
-
-def _short(value: Any) -> str:
-    return f"{value!r:.60}"
+        raise UserError(f"{row.place}: column {column!r} must hold text, not {type(value).__name__} ({short(value)})")
+    return encodable(value, row.place, column)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.models import attention
@@ -24,6 +24,15 @@ class Role(nn.Module, ABC):
     @abstractmethod
     def pretrained(self) -> PreTrainedModel:
         """The transformers model inside: it holds the adapters, and is what is saved."""
+
+    @staticmethod
+    @abstractmethod
+    def saved_state(folder: str | Path) -> dict[str, Tensor]:
+        """The state dict of what `save_pretrained` wrote.
+
+        Raises:
+            UserError: the folder holds no such role.
+        """
 
     @property
     def decoder(self) -> PreTrainedModel:

@@ -95,7 +95,7 @@ def evaluate(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[dict[s
 
     from rewards import load_plugins
     from rlvr.boost.plugins import resolve_precision
-    from rlvr.conversation import Conversation, ConversationTemplate, auto_template
+    from rlvr.conversation import Conversation, choose_template
     from rlvr.data.prompts import prepare_prompts
     from rlvr.data.readers import read_problems
     from rlvr.evaluate import Evaluator
@@ -110,10 +110,7 @@ def evaluate(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[dict[s
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     load_plugins(a.reward_plugins)
     tokenizer = load_tokenizer(a.model, a.trust_remote_code)
-    name = a.conversation_template_config
-    conversation = Conversation(
-        ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name), tokenizer
-    )
+    conversation = Conversation(choose_template(a.conversation_template_config, tokenizer), tokenizer)
     options = parse_reward_options(a.reward_options)
     rewards = RLVRRewardModel(a.reward_functions, tokenizer, conversation.tags, options=options)
     problems = read_problems(

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from rlvr.boost.process import any_rank
 from rlvr.metrics import Meter
-from rlvr.tracking import Tracker
+from rlvr.tracking import JsonlSink, Tracker, make_sinks
 from rlvr.trainer.interrupt import Interrupted, InterruptGuard
 
 
@@ -52,6 +52,17 @@ class BaseTrainer(ABC):
         """Tell callbacks (the live view among them) of something that the user should look at."""
         self._call("on_warning", message)
 
+    def write_metrics(self, folder: Path, resumed: bool) -> None:
+        """Write metrics.jsonl into the folder, on rank 0. A resumed run drops the rows behind its checkpoint."""
+        if self.is_main:
+            keep = self.rows_done + 1 if resumed else 0
+            self.tracker.sinks.insert(0, JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+
+    def _open_sinks(self, log_dir: str | None, use_wandb: bool) -> None:
+        """Log to what `fit` was asked for, on rank 0."""
+        if self.is_main:
+            self.tracker.sinks += make_sinks(log_dir=log_dir, use_wandb=use_wandb)
+
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
@@ -62,6 +73,19 @@ class BaseTrainer(ABC):
             return
         path = self._save_checkpoint() if self.save_dir is not None else None
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
+
+    @property
+    @abstractmethod
+    def rows_done(self) -> int:
+        """What the loop counts its rows of metrics by: finished episodes, or optimizer steps."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the loop stands, in words."""
+
+    @abstractmethod
+    def load_checkpoint(self, path: str | Path) -> None: ...
 
     @abstractmethod
     def _save_checkpoint(self) -> Path | None: ...

@@ -12,7 +12,7 @@ from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected
 from rlvr.metrics import Meter
-from rlvr.tracking import Tracker, make_sinks
+from rlvr.tracking import Tracker
 from rlvr.trainer.base import BaseTrainer
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.progress import Progress
@@ -62,6 +62,14 @@ class OnlineTrainer(BaseTrainer):
         self.pretrain_loader: Any = None
         self._ticked = 0.0
 
+    @property
+    def rows_done(self) -> int:
+        return self.progress.episode
+
+    @property
+    def place(self) -> str:
+        return f"episode {self.progress.episode}"
+
     def fit(
         self,
         num_episodes: int,
@@ -88,8 +96,7 @@ class OnlineTrainer(BaseTrainer):
             UserError: what the user gave does not fit together.
         """
         self.plan = Plan(num_episodes, num_collect_steps, num_update_steps)
-        for sink in make_sinks(log_dir=log_dir, use_wandb=use_wandb) if self.is_main else []:
-            self.tracker.sinks.append(sink)
+        self._open_sinks(log_dir, use_wandb)
         self._before_fit(prompt_dataloader, pretrain_dataloader)
         with self._interrupt:
             self._call("on_fit_start")

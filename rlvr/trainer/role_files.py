@@ -1,28 +1,12 @@
 """A role's folder, in a checkpoint and in a run's result: `modeling` with the whole model, `adapter` where only adapters learn."""
 
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from rlvr import checkpoint as files
 from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
-
-
-class Role(Protocol):
-    """What actors, critics and reward models can do."""
-
-    @property
-    def has_adapter(self) -> bool: ...
-
-    def save_pretrained(self, folder: Path) -> None: ...
-
-    def save_adapter(self, folder: Path) -> None: ...
-
-    def load_adapter(self, folder: Path) -> None: ...
-
-    def saved_state(self, folder: Path) -> dict[str, Tensor]: ...
+from rlvr.models.role import Role
 
 
 def write_role(role: Role, folder: Path, whole: bool, tokenizer: Any = None) -> None:

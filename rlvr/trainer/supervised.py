@@ -22,7 +22,7 @@ from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.metrics import Meter
-from rlvr.tracking import Tracker, make_sinks
+from rlvr.tracking import Tracker
 from rlvr.trainer.base import BaseTrainer
 from rlvr.trainer.saving import RoleFiles, SupervisedCheckpointer
 
@@ -130,6 +130,14 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         self._checkpointer = SupervisedCheckpointer(self, files, run_state or {}, settings.keep_checkpoints)
 
     @property
+    def rows_done(self) -> int:
+        return self.progress.step
+
+    @property
+    def place(self) -> str:
+        return f"step {self.progress.step}"
+
+    @property
     def result(self) -> Path | None:
         """Where `fit` leaves the trained model."""
         return self.save_dir and self.save_dir / self._checkpointer.role.name / (
@@ -155,8 +163,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
             Interrupted: after SIGINT or SIGTERM, at the next safe point, with a checkpoint saved.
         """
         s = self.settings
-        for sink in make_sinks(log_dir=log_dir, use_wandb=use_wandb) if self.is_main else []:
-            self.tracker.sinks.append(sink)
+        self._open_sinks(log_dir, use_wandb)
         with self._interrupt:
             self._call("on_fit_start")
             if self.progress.step == 0:

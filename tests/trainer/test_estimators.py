@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import tiny_model
-from trainer_harness import FixedEngine, LetterTokenizer, loader, make_trainer, prompts, weights
+from trainer_harness import FixedEngine, LetterTokenizer, StopAfter, loader, make_trainer, prompts, weights
 
 from rlvr.core.advantages import estimator_names, get_estimator
 from rlvr.errors import UserError
@@ -35,24 +35,6 @@ class Rows(Callback):
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Any) -> None:
         self.rows.append(dict(metrics))
-
-
-class StopAfter(Callback):
-    """Asks for a stop, as a signal would, after so many safe points."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def _count(self, trainer: PPOTrainer) -> None:
-        self.left -= 1
-        if self.left == 0:
-            trainer._interrupt.signum = 15
-
-    def on_make_experience_end(self, trainer: Any, collected: Any) -> None:
-        self._count(trainer)
-
-    def on_learn_batch_end(self, trainer: Any, batch: Any) -> None:
-        self._count(trainer)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CRITIC)

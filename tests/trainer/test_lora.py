@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import PeftModel
 from tiny_models import tiny_model
-from trainer_harness import loader, make_trainer, prompts, weights
+from trainer_harness import StopAfter, loader, make_trainer, prompts, weights
 from transformers import AutoModelForCausalLM
 
 from rlvr import checkpoint
@@ -19,7 +19,6 @@ from rlvr.models.batch import collate
 from rlvr.models.frozen import AdapterOff, Frozen
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.rollout.engine import Sampling, make_engine
-from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -83,19 +82,11 @@ def test_the_divergence_starts_at_exactly_0_and_the_reward_rises(tmp_path) -> No
 
 @pytest.mark.parametrize(("plugin", "precision"), PLUGINS)
 def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(plugin, precision, tmp_path) -> None:
-    class Stop(Callback):
-        left = 7
-
-        def on_learn_batch_end(self, trainer, batch) -> None:
-            self.left -= 1
-            if self.left == 0:
-                trainer._interrupt.signum = 15
-
     options = {"plugin": plugin, "precision": precision}
     whole = lora_trainer(**options)
     whole.fit(*PLAN, loader())
     with pytest.raises(Interrupted) as interrupted:
-        lora_trainer(tmp_path, callbacks=[Stop()], **options).fit(*PLAN, loader())
+        lora_trainer(tmp_path, callbacks=[StopAfter(11)], **options).fit(*PLAN, loader())
     again = lora_trainer(tmp_path, **options)
     again.load_checkpoint(interrupted.value.checkpoint)
     again.fit(*PLAN, loader())

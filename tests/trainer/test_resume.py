@@ -10,33 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import tiny_model
-from trainer_harness import loader, make_trainer, weights
+from trainer_harness import StopAfter, loader, make_trainer, weights
 
 from rlvr import checkpoint
 from rlvr.errors import UserError
-from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 PLAN = (4, 2, 2)  # episodes, collect steps, passes: 4 optimizer steps of 16 in each pass
-
-
-class StopAfter(Callback):
-    """Asks for a stop, as a signal would, after so many safe points."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    def _count(self, trainer) -> None:
-        self.left -= 1
-        if self.left == 0:
-            trainer._interrupt.signum = 15
-
-    def on_make_experience_end(self, trainer, collected) -> None:
-        self._count(trainer)
-
-    def on_learn_batch_end(self, trainer, batch) -> None:
-        self._count(trainer)
 
 
 def rows(folder: Path) -> list[dict]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import FAMILIES, tiny_model
-from trainer_harness import CPU, experience, loader, make_trainer, weights
+from trainer_harness import CPU, StopAfter, experience, loader, make_trainer, weights
 from transformers import AutoModelForCausalLM
 
 from rlvr import checkpoint
@@ -23,7 +23,6 @@ from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.value_head import HEAD_FILE
-from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.interrupt import Interrupted
 from rlvr.trainer.learning import make_micro_batch, step_size, train_actor
 from rlvr.trainer.settings import PPOSettings
@@ -139,19 +138,11 @@ def test_it_learns(tmp_path) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(options, tmp_path) -> None:
-    class Stop(Callback):
-        left = 7
-
-        def on_learn_batch_end(self, trainer, batch) -> None:
-            self.left -= 1
-            if self.left == 0:
-                trainer._interrupt.signum = 15
-
     arguments = {"shared": True, **OPTIONS[options]}
     whole = make_trainer(**arguments)
     whole.fit(*PLAN, loader())
     with pytest.raises(Interrupted) as interrupted:
-        make_trainer(tmp_path, callbacks=[Stop()], **arguments).fit(*PLAN, loader())
+        make_trainer(tmp_path, callbacks=[StopAfter(11)], **arguments).fit(*PLAN, loader())
     again = make_trainer(tmp_path, **arguments)
     again.load_checkpoint(interrupted.value.checkpoint)
     again.fit(*PLAN, loader())
