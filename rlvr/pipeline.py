@@ -49,7 +49,9 @@ def train_sft(config: SFTConfig) -> Path:
     run = _open_run(config)
     model = _make_sft_model(config, run.lora)
     limit = _limit_length(run, config, model.model.config)
-    data = read_held_out(config.data, run.tokenizer, run.conversation, limit, config.train.seed)
+    data = read_held_out(
+        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+    )
     parts = _make_parts(run, config, model, data)
     trainer = SFTTrainer(
         parts.booster, model, parts.optimizer, parts.schedule, run.tokenizer, data.train, parts.settings,
@@ -71,7 +73,9 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
     run = _open_run(config)
     model = _make_reward_model(config, run.tokenizer, run.lora)
     limit = _limit_length(run, config, model.model.config)
-    data = read_held_out_pairs(config.data, run.tokenizer, run.conversation, limit, config.train.seed)
+    data = read_held_out_pairs(
+        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+    )
     parts = _make_parts(run, config, model, data)
     trainer = RewardModelTrainer(
         parts.booster, model, parts.optimizer, parts.schedule, run.tokenizer, data.train, parts.settings,

@@ -56,6 +56,9 @@ class SupervisedView(SupervisedCallback):
         total = trainer.settings.total_steps
         self._print(f"{trainer.progress.step:>{len(str(total))}}/{total}  {_line(_SHOWN, metrics)}")
 
+    def on_evaluate_pass(self, trainer: SupervisedTrainer[Any], done: int, passes: int) -> None:
+        self._bar.update(self._task, description=f"evaluating {done}/{passes}")
+
     def on_evaluate_end(self, trainer: SupervisedTrainer[Any], metrics: Mapping[str, float]) -> None:
         self._print(f"[bold]held out:[/] {_line(_HELD_OUT, metrics)} after {trainer.progress.step} steps")
 

@@ -54,6 +54,7 @@ _AT_LEAST_1 = {
     "data": ("max_samples", "max_length"),
     "train": ("num_epochs", "max_steps", "train_batch_size", "accumulation_steps", "micro_batch_tokens", "num_threads"),
     "ckpt": ("keep_checkpoints",),
+    "eval": ("eval_samples",),
     "log": ("log_interval",),
 }
 _AT_LEAST_0 = {

@@ -64,6 +64,18 @@ class StopAfter(SupervisedCallback):
             trainer._interrupt.signum = 15
 
 
+class StopInEvaluation(SupervisedCallback):
+    """Asks for a stop after so many passes of evaluations."""
+
+    def __init__(self, passes: int) -> None:
+        self.left = passes
+
+    def on_evaluate_pass(self, trainer: SupervisedTrainer[Any], done: int, passes: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            trainer._interrupt.signum = 15
+
+
 def reward_model(family: str = "llama") -> RewardModel:
     """An untrained reward model on the random decoder of a family."""
     decoder = tiny_model(family).base_model

@@ -138,6 +138,8 @@ class IntervalConfig:
 
     eval_interval: int = 0
     """Optimizer steps between evaluations; 0 = before and after training only."""
+    eval_samples: int | None = None
+    """Evaluate on at most this many held-out rows. Default: all of them (of the built-in data, 512)."""
 
 
 @dataclass

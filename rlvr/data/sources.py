@@ -52,8 +52,9 @@ def read_held_out(
     conversation: "Conversation",
     max_length: int,
     seed: int,
+    eval_samples: int | None = None,
 ) -> HeldOut[Example]:
-    """Examples for supervised fine-tuning.
+    """Examples for supervised fine-tuning, of which at most `eval_samples` are held out.
 
     Raises:
         UserError: data that can't be read or lacks columns, or nothing left to learn from.
@@ -71,7 +72,7 @@ def read_held_out(
             columns=columns,
         )
 
-    return _read(data, data.dataset, "--dataset", _worked, encode, max_length, seed, _prompt_of_example)
+    return _read(data, data.dataset, "--dataset", _worked, encode, max_length, seed, eval_samples, _prompt_of_example)
 
 
 def read_held_out_pairs(
@@ -80,8 +81,9 @@ def read_held_out_pairs(
     conversation: "Conversation",
     max_length: int,
     seed: int,
+    eval_samples: int | None = None,
 ) -> HeldOut[Pair]:
-    """Pairs for a reward model.
+    """Pairs for a reward model, of which at most `eval_samples` are held out.
 
     Raises:
         UserError: data that can't be read or lacks columns, or nothing left to learn from.
@@ -94,7 +96,7 @@ def read_held_out_pairs(
         return encode_pairs(rows, tokenizer, conversation, max_length=max_length, where=flag, columns=columns)
 
     sources, flag = data.preference_dataset, "--preference_dataset"
-    return _read(data, sources, flag, builtin_pairs, encode, max_length, seed, _prompt_of_pair)
+    return _read(data, sources, flag, builtin_pairs, encode, max_length, seed, eval_samples, _prompt_of_pair)
 
 
 def _read(
@@ -105,6 +107,7 @@ def _read(
     encode: Callable[[Sequence[Row], str], Read[T]],
     max_length: int,
     seed: int,
+    eval_samples: int | None,
     prompt_of: Callable[[T], Hashable],
 ) -> HeldOut[T]:
     read = encode(_rows(sources, "train", data.max_samples, seed, of_problems), f"{flag} {listed(sources)}")
@@ -112,12 +115,13 @@ def _read(
     test: list[T] = []
     held_out = data.eval_dataset or ([BUILTIN] if list(sources) == [BUILTIN] and not data.eval_share else [])
     if held_out:
-        limit = BUILTIN_HELD_OUT if held_out == [BUILTIN] else None
+        limit = eval_samples or (BUILTIN_HELD_OUT if held_out == [BUILTIN] else None)
         read = encode(_rows(held_out, "test", limit, seed, of_problems), f"--eval_dataset {listed(held_out)}")
         test = list(read.items)
         notes += [f"held out: {note}" for note in read.notes(max_length)]
     elif data.eval_share:
         train, test = hold_out(train, data.eval_share, seed, prompt_of)
+        test = draw_sample(test, eval_samples, seed)
     return HeldOut(train, test, notes)
 
 

@@ -60,6 +60,7 @@ class RewardModel(Role):
             )
         self.model = model
         self.statistics = statistics
+        self._find_packing()
 
     @property
     def pretrained(self) -> PreTrainedModel:
@@ -73,7 +74,7 @@ class RewardModel(Role):
 
     def forward(self, batch: SequenceBatch) -> Tensor:
         """[B] float32 score of each row, prompt and response, whatever the padding."""
-        state = at_last_tokens(hidden_states(self.decoder, batch), batch)
+        state = at_last_tokens(hidden_states(self.decoder, batch, self.packs), batch)
         return self.head(state.to(self.head.weight.dtype)).squeeze(-1).float()
 
     def add_adapter(self, settings: LoraSettings, seed: int = 0) -> None:

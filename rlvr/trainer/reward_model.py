@@ -88,7 +88,8 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         super().__init__(role, files, pairs, held_out, settings, **loop)
 
     def _row_tokens(self, row: Sequence[Pair]) -> int:
-        return sum(2 * max(len(pair.chosen), len(pair.rejected)) for pair in row)
+        of_pair = sum if self.role.unwrapped.packs else lambda lengths: 2 * max(lengths)
+        return sum(of_pair((len(pair.chosen), len(pair.rejected))) for pair in row)
 
     def _weight(self, item: Pair) -> float:
         return 1.0
@@ -143,11 +144,7 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
     def _finish(self) -> None:
         """Measure the scores that the finished model gives."""
         measured = self.held_out or self.items[:MEASURED_PAIRS]
-        meter = Meter()
-        with torch.no_grad():
-            for rows in self._passes(measured[self.rank :: self.world_size]):
-                self._measure(rows, meter)
-        metrics = self._held_out_metrics(meter.means())
+        metrics = self._held_out_metrics(self._measured(measured))
         self.role.unwrapped.statistics = RewardStatistics(metrics["eval/score_mean"], metrics["eval/score_std"])
 
 

@@ -79,6 +79,7 @@ class SupervisedCallback:
     def on_fit_end(self, trainer: "SupervisedTrainer[Any]") -> None: ...
     def on_step_end(self, trainer: "SupervisedTrainer[Any]") -> None: ...
     def on_log(self, trainer: "SupervisedTrainer[Any]", metrics: dict[str, float]) -> None: ...
+    def on_evaluate_pass(self, trainer: "SupervisedTrainer[Any]", done: int, passes: int) -> None: ...
     def on_evaluate_end(self, trainer: "SupervisedTrainer[Any]", metrics: dict[str, float]) -> None: ...
     def on_warning(self, trainer: "SupervisedTrainer[Any]", message: str) -> None: ...
 
@@ -126,6 +127,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         self.role, self.items, self.held_out, self.settings = role, list(items), list(held_out), settings
         self.sampler = PromptSampler(len(self.items), settings.step_items, settings.seed)
         self.progress = SupervisedProgress()
+        # Metrics of the last step while its evaluation goes on; a stop in it must not lose them.
+        self._unfinished: dict[str, float] | None = None
         self._ticked = 0.0
         self._checkpointer = SupervisedCheckpointer(self, files, run_state or {}, settings.keep_checkpoints)
 
@@ -167,7 +170,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         with self._interrupt:
             self._call("on_fit_start")
             if self.progress.step == 0:
-                self._log(self._evaluate())
+                self._unfinished = {}
+            self._finish_row()
             self._ticked = time.perf_counter()
             while self.progress.step < s.total_steps:
                 self._train_step()
@@ -206,11 +210,20 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
             metrics = self._metrics()
             self._call("on_log", metrics)
         if last or (s.eval_interval and p.step % s.eval_interval == 0):
-            metrics |= self._evaluate()
-        self._log(metrics)
+            self._unfinished = metrics
+            self._finish_row()
+        else:
+            self._log(metrics)
         if s.save_interval and p.step % s.save_interval == 0 and not last:
             self._save_checkpoint()
         self._stop_if_asked()
+
+    def _finish_row(self) -> None:
+        """Evaluate and write the row of metrics that waits for it, if there is one."""
+        if self._unfinished is not None:
+            metrics = self._unfinished | self._evaluate()
+            self._unfinished = None
+            self._log(metrics)
 
     def _metrics(self) -> dict[str, float]:
         """Means since the last row of metrics."""
@@ -224,17 +237,25 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
             self.tracker.log(p.step, {"epoch": p.samples / len(self.items), "samples": p.samples, **metrics})
 
     def _evaluate(self) -> dict[str, float]:
-        """Held-out metrics; every process takes its stride of the items."""
+        """Held-out metrics."""
         if not self.held_out:
             return {}
-        meter = Meter()
-        with torch.no_grad():
-            for rows in self._passes(self.held_out[self.rank :: self.world_size]):
-                self._measure(rows, meter)
-        metrics = self._held_out_metrics(meter.means())
+        metrics = self._held_out_metrics(self._measured(self.held_out))
         self._ticked = time.perf_counter()  # evaluation is not training time
         self._call("on_evaluate_end", metrics)
         return metrics
+
+    def _measured(self, items: Sequence[T]) -> dict[str, float]:
+        """Means over the items, of which every process takes its stride; between two passes it may be stopped.
+        Collective."""
+        meter = Meter()
+        passes = self._passes(items[self.rank :: self.world_size])
+        for index, rows in enumerate(passes):
+            self._stop_if_asked()
+            with torch.no_grad():
+                self._measure(rows, meter)
+            self._call("on_evaluate_pass", index + 1, len(passes))
+        return meter.means()
 
     def _passes(self, items: Sequence[T]) -> list[list[list[T]]]:
         """Items as rows, rows as passes of similar length: as many on every process, where the last may be without
@@ -265,7 +286,11 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands and in which data; plain JSON."""
-        return {"progress": asdict(self.progress), "sampler": self.sampler.state_dict()}
+        return {
+            "progress": asdict(self.progress),
+            "sampler": self.sampler.state_dict(),
+            "unfinished": self._unfinished,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what `state_dict` returned.
@@ -275,6 +300,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         """
         self.sampler.load_state_dict(state["sampler"])
         self.progress = SupervisedProgress(**state["progress"])
+        self._unfinished = state["unfinished"]
 
     def _rows(self, items: Sequence[T]) -> list[list[T]]:
         """One row for each item, unless a subclass packs."""

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tiny_models import FAMILIES, ragged, tiny_model
+from supervised_harness import reward_model
+from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
 
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
@@ -57,6 +58,23 @@ def test_the_decoder_sees_no_padding() -> None:
     actor.model.model.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
     actor(collate([ids, ids], [ids, ids[:2]]))
     assert rows == [26]
+
+
+def test_a_reward_model_runs_without_padding_too_and_gives_the_same() -> None:
+    model, rows = reward_model(), []
+    ids = [torch.randint(2, VOCAB, (n,)) for n in (9, 3, 14)]
+    batch = collate(ids, [row[:0] for row in ids], pad_id=1)
+    model.decoder.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
+    scores = model(batch)
+    (scores * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model._can_pack = False
+    padded = model(batch)
+    (padded * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert rows == [26, 42]
+    assert torch.allclose(scores, padded, atol=1e-6)
+    assert all(torch.allclose(a, p.grad, atol=1e-5) for a, p in zip(gradients, model.parameters(), strict=True))
 
 
 def test_not_where_activations_are_computed_again() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from supervised_harness import STEPS, StopAfter, examples, make, pairs, reward_model, weights
+from supervised_harness import STEPS, StopAfter, StopInEvaluation, examples, make, pairs, reward_model, weights
 from tiny_models import tiny_model
 
 from rlvr import checkpoint
@@ -179,6 +179,24 @@ def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(kind: str, stop: i
     again.load_checkpoint(interrupted.value.checkpoint)
     again.fit()
     assert torch.equal(weights(again), weights(uninterrupted))
+    assert rows(broken) == rows(whole)
+
+
+@BOTH
+@pytest.mark.parametrize("passes", [1, 5, 9, 10])
+def test_a30_a_run_stopped_in_an_evaluation_does_it_again(kind: str, passes: int, tmp_path: Path) -> None:
+    """Evaluations take 4 passes of 2 rows: before training, after step 3, and after the last."""
+    held_out = examples(8, seed=1) if kind == "sft" else pairs(8, seed=1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    arguments = {"held_out": held_out, "eval_interval": 3, "train_batch_size": 2}
+    make(kind, whole, **arguments).fit()
+    with pytest.raises(Interrupted) as interrupted:
+        make(kind, broken, callbacks=[StopInEvaluation(passes)], **arguments).fit()
+    step = int(Path(str(interrupted.value.checkpoint)).name.removeprefix("step-"))
+    assert step == (0 if passes < 4 else 3 if passes < 8 else 6)
+    again = make(kind, broken, **arguments)
+    again.load_checkpoint(interrupted.value.checkpoint)
+    again.fit()
     assert rows(broken) == rows(whole)
 
 
