@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from rlvr.config import Config
+from rlvr.config import Config, ParallelConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
 from rlvr.models import attention
@@ -102,11 +102,6 @@ class _Case:
         """Response tokens that are projected at once."""
         return min(self.config.train.chunk_tokens, rows * self.lengths.response)
 
-    def logits_at_work(self, rows: int, model: Footprint) -> int:
-        """Logits that element-wise operations go over at once."""
-        logits = self.chunk(rows) * model.vocabulary
-        return logits if self.on_gpu else min(logits, CPU_BLOCK)
-
 
 def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, lengths: Lengths | None = None) -> Estimate:
     """Memory of one of `world_size` processes.
@@ -123,9 +118,9 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     if not on_gpu:  # as actors and critics do
         attention.install()
     case = _Case(config, world_size, on_gpu, lengths)
-    m, run = config.model, _precision(config, precision)
+    m, run = config.model, as_run(config.parallel, precision)
     lora, trusts = lora_settings(m), m.trust_remote_code
-    make = partial(_trained, config, world_size, precision)
+    make = partial(trained, config.parallel, world_size, precision)
     actor = Footprint(m.pretrain, run, trusts, lora)
     values = actor.hidden + 1 if m.share_trunk else 0
     roles = [make("actor", actor.parameters + values, actor.learned + values)]
@@ -148,16 +143,16 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     return Estimate(tuple(roles), _phases(case, roles, models))
 
 
-def _trained(config: Config, world_size: int, precision: str, name: str, count: int, learned: int) -> Role:
+def trained(parallel: ParallelConfig, world_size: int, precision: str, name: str, count: int, learned: int) -> Role:
     """What ColossalAI's plugins hold of a role with `count` weights of its own, of which `learned` learn."""
-    plugin = config.parallel.plugin
+    plugin = parallel.plugin
     if plugin == "ddp":  # its buckets are a second copy of the gradients
         return Role(name, count, FLOAT32 * count, 2 * FLOAT32 * learned, ADAM * learned)
     working = FLOAT32 if precision == "fp32" else BFLOAT16
     share = learned // world_size
     masters = 0 if working == FLOAT32 and world_size == 1 else FLOAT32 * share
     gradients = working * (learned if plugin == "zero1" else share) + FLOAT32 * share
-    offloaded = config.parallel.zero_cpu_offload or plugin == "zero2_cpu"
+    offloaded = parallel.zero_cpu_offload or plugin == "zero2_cpu"
     return Role(name, count, working * count, gradients, 0 if offloaded else ADAM * share + masters)
 
 
@@ -167,28 +162,29 @@ def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tup
     away = case.on_gpu and config.train.offload_inference_models
     elsewhere = 0 if away else frozen
     at_rest = sum(role.parameters + role.optimizer for role in roles if role.name not in FROZEN)
-    at_rest += sum(_buckets(role, config) for role in roles)
+    at_rest += sum(buckets(role, config.parallel) for role in roles)
     phases = [
         Phase("rollout", at_rest + elsewhere, _of_rollout(case, models["actor"])),
         Phase("scoring", at_rest + frozen, _of_scoring(case, models)),
     ]
     for role in roles:
         if role.name not in FROZEN:
-            held = at_rest - _buckets(role, config) + role.gradients + elsewhere
+            held = at_rest - buckets(role, config.parallel) + role.gradients + elsewhere
             phases.append(Phase(f"learning ({role.name})", held, _of_learning(case, role.name, models[role.name])))
     return tuple(phases)
 
 
-def _buckets(role: Role, config: Config) -> int:
+def buckets(role: Role, parallel: ParallelConfig) -> int:
     """DDP's buckets stay when gradients are gone."""
-    return role.gradients // 2 if config.parallel.plugin == "ddp" else 0
+    return role.gradients // 2 if parallel.plugin == "ddp" else 0
 
 
-def _precision(config: Config, precision: str) -> Precision:
+def as_run(parallel: ParallelConfig, precision: str) -> Precision:
+    """How models that learn run under the plugin."""
     if precision == "fp32":
         return Precision()
     short = torch.bfloat16 if precision == "bf16" else torch.float16
-    return Precision(autocast=short) if config.parallel.plugin == "ddp" else Precision(weights=short)
+    return Precision(autocast=short) if parallel.plugin == "ddp" else Precision(weights=short)
 
 
 def _of_rollout(case: _Case, model: Footprint) -> dict[str, int]:
@@ -213,7 +209,7 @@ def _of_scoring(case: _Case, models: dict[str, Footprint]) -> dict[str, int]:
     actor, rows = models["actor"], case.rows
     return {
         "activations": max(model.inference_bytes(rows, case.lengths.total) for model in models.values()),
-        "logits": LOGITS_FORWARD * case.logits_at_work(rows, actor) * FLOAT32,
+        "logits": LOGITS_FORWARD * at_work(case.chunk(rows) * actor.vocabulary, case.on_gpu) * FLOAT32,
     }
 
 
@@ -232,18 +228,31 @@ def micro_batch_rows(config: Config, world_size: int, tokens: int) -> int:
 def _of_learning(case: _Case, role: str, model: Footprint) -> dict[str, int]:
     tokens = case.lengths.total
     rows = micro_batch_rows(case.config, case.world_size, tokens)
+    passing = of_decoder(model, rows, tokens, case.config.model.grad_checkpoint)
+    return passing | (of_head(model, case.chunk(rows), case.on_gpu) if role == "actor" else {})
+
+
+def of_decoder(model: Footprint, rows: int, tokens: int, recomputes: bool) -> dict[str, int]:
+    """What a forward and backward pass of the decoder over [rows, tokens] needs besides weights and gradients."""
     saved = model.saved_bytes(rows, tokens)
     layer = saved // model.layers
-    if case.config.model.grad_checkpoint:  # the inputs of all layers, and all of one
+    if recomputes:  # the inputs of all layers, and all of one
         saved = model.layers * rows * tokens * model.hidden * FLOAT32 + layer
-    passing = {"activations": saved, "their gradients": layer // 2}
-    if role == "actor":
-        size = model.precision.computes.itemsize
-        chunk = case.chunk(rows) * model.vocabulary * size
-        passing["logits"] = chunk + LOGITS_BACKWARD * case.logits_at_work(rows, model) * FLOAT32
-        if model.learned == model.parameters:
-            passing["gradient of the head"] = 2 * model.vocabulary * model.hidden * size
+    return {"activations": saved, "their gradients": layer // 2}
+
+
+def of_head(model: Footprint, chunk: int, on_gpu: bool) -> dict[str, int]:
+    """What the language-model head needs on the way back, `chunk` tokens being projected at once."""
+    size, logits = model.precision.computes.itemsize, chunk * model.vocabulary
+    passing = {"logits": logits * size + LOGITS_BACKWARD * at_work(logits, on_gpu) * FLOAT32}
+    if model.learned == model.parameters:
+        passing["gradient of the head"] = 2 * model.vocabulary * model.hidden * size
     return passing
+
+
+def at_work(logits: int, on_gpu: bool) -> int:
+    """Logits, of so many, that element-wise operations go over at once."""
+    return logits if on_gpu else min(logits, CPU_BLOCK)
 
 
 def readable(size: int) -> str:

@@ -1,12 +1,17 @@
 """Settings of supervised training that don't go together are found before anything is loaded."""
 
+from collections.abc import Collection
+
 from rlvr.config import RewardTrainingConfig, SFTConfig
+from rlvr.config.catalog import Place
 from rlvr.errors import UserError
 from rlvr.validate_lora import lora_settings
+from rlvr.validate_unread_supervised import check_unread
 
 
-def check_sft(config: SFTConfig) -> None:
-    """Refuse values out of range and settings that exclude each other.
+def check_sft(config: SFTConfig, flags: Collection[Place] = ()) -> None:
+    """Refuse values out of range, settings that exclude each other, and settings of the user that nothing reads; `flags`
+    are those that flags gave.
 
     Raises:
         UserError: says what was given, what is allowed and what to do.
@@ -24,10 +29,11 @@ def check_sft(config: SFTConfig) -> None:
         raise UserError(
             f"--prompt_text_column {d.prompt_text_column} needs --text_column, the column with the response"
         )
+    check_unread(config, flags)
 
 
-def check_reward_training(config: RewardTrainingConfig) -> None:
-    """Refuse values out of range and settings that exclude each other.
+def check_reward_training(config: RewardTrainingConfig, flags: Collection[Place] = ()) -> None:
+    """Refuse what `check_sft` refuses, for a reward model.
 
     Raises:
         UserError: says what was given, what is allowed and what to do.
@@ -48,6 +54,7 @@ def check_reward_training(config: RewardTrainingConfig) -> None:
         raise UserError(
             "--question_column goes through the template and --prompt_text_column is taken as it is: give one of them"
         )
+    check_unread(config, flags)
 
 
 _AT_LEAST_1 = {

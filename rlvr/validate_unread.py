@@ -1,85 +1,30 @@
-"""A setting that nothing reads in the given combination is a mistake: the table of when each setting is read.
+"""When each setting of a PPO run is read (`rlvr.unread` says what comes of it)."""
 
-Only what the user said counts: a flag that was given, whatever its value, and a value (of a file or of Python) that
-differs from what defaults, preset and built-in model would have given. A file may hold a whole saved configuration.
-"""
-
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Collection
 
 from rlvr.config import Config, base_config
 from rlvr.config.catalog import Place
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
-from rlvr.errors import UserError
 from rlvr.models.adapter import is_adapter
 from rlvr.reward_settings import function_names, is_multi_objective
+from rlvr.unread import Rule, refuse_unread
+from rlvr.unread_parallel import PARALLEL
 
 BUILTIN = "builtin"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Settings that are read under one condition.
-
-    Attributes:
-        section, names: the settings.
-        read: whether this combination reads them.
-        why: why it does not otherwise; goes on after "has no effect".
-        remedy: what to do about it.
-        off: a value that says what is the case anyway; it may be given.
-    """
-
-    section: str
-    names: tuple[str, ...]
-    read: Callable[[Config], bool]
-    why: Callable[[Config], str]
-    remedy: Callable[[Config], str] = lambda c: "Leave it out"
-    off: tuple[Any, ...] = ()
-
-    def allows(self, value: Any) -> bool:
-        """Whether the value only says what is the case anyway. (True is not 1.)"""
-        return any(value == off and isinstance(value, bool) == isinstance(off, bool) for off in self.off)
-
-
 def check_unread(config: Config, flags: Collection[Place] = ()) -> None:
-    """Refuse settings of the user that nothing reads.
-
-    Args:
-        config: the settings.
-        flags: those that flags gave; they count whatever their value.
+    """Refuse settings of the user that nothing reads; `flags` are those that flags gave.
 
     Raises:
         UserError: names the first such setting, says why it has no effect and what to do.
     """
-    said = {*flags, *_differing(config)}
-    for rule in RULES:
-        for name in rule.names:
-            value = getattr(getattr(config, rule.section), name)
-            if (rule.section, name) in said and not rule.allows(value) and not rule.read(config):
-                raise UserError(f"{as_flag(name, value)} has no effect{rule.why(config)}. {rule.remedy(config)}")
-
-
-def as_flag(name: str, value: Any) -> str:
-    """A setting as one types it."""
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no_{name}"
-    return f"--{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+    refuse_unread(config, untouched(config), RULES, flags)
 
 
 def untouched(config: Config) -> Config:
     """What the settings would be, had the user given none but model and preset."""
     return base_config({"model": {"pretrain": config.model.pretrain}, "algo": {"preset": config.algo.preset}})
-
-
-def _differing(config: Config) -> set[Place]:
-    base = untouched(config)
-    return {
-        (section.name, field.name)
-        for section in fields(config)
-        for field in fields(getattr(config, section.name))
-        if getattr(getattr(config, section.name), field.name) != getattr(getattr(base, section.name), field.name)
-    }
 
 
 def _estimator(c: Config) -> Estimator:
@@ -130,18 +75,6 @@ def _reads_files(c: Config) -> bool:
 
 def _evaluates(c: Config) -> bool:
     return bool(c.data.eval_dataset) or c.data.prompt_dataset == [BUILTIN]
-
-
-def _is_3d(c: Config) -> bool:
-    return c.parallel.plugin == "3d"
-
-
-def _of_3d(c: Config) -> str:
-    return f" with --plugin {c.parallel.plugin}: it belongs to --plugin 3d"
-
-
-def _without_3d(c: Config) -> str:
-    return "Leave it out; zero1 and zero2 are plugins of their own"
 
 
 def _no_critic(c: Config) -> str:
@@ -300,23 +233,7 @@ RULES = (
         lambda c: c.algo.kl_coef > 0 or c.model.rm_checkpoint_path is not None,
         lambda c: " at --kl_coef 0: there is no reference model",
     ),
-    Rule("parallel", ("tp", "pp", "sp"), _is_3d, _of_3d, _without_3d, off=(1,)),
-    Rule("parallel", ("zero_stage", "enable_sequence_parallelism"), _is_3d, _of_3d, _without_3d, off=(0, False)),
-    Rule("parallel", ("sp_mode",), _is_3d, _of_3d, _without_3d),
-    Rule(
-        "parallel",
-        ("sp_mode",),
-        lambda c: c.parallel.enable_sequence_parallelism,
-        lambda c: " without --enable_sequence_parallelism",
-    ),
-    Rule(
-        "parallel",
-        ("zero_cpu_offload",),
-        lambda c: c.parallel.plugin.startswith("zero") or c.parallel.plugin == "3d",
-        lambda c: f" with --plugin {c.parallel.plugin}",
-        lambda c: "Leave it out, or take a ZeRO plugin: zero1, zero2",
-        off=(False,),
-    ),
+    *PARALLEL,
     Rule(
         "eval",
         ("eval_interval", "eval_samples", "eval_temperature"),

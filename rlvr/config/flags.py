@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import tyro
 
 from rewards.errors import UserError
 from rlvr.config.catalog import Place, canonical, flags_by_spelling, given_places
 from rlvr.config.help import GENERAL, About, asks_for_help, help_text, show
-from rlvr.config.run import TINY_SETTINGS, Config, base_config, labelled_layers
+from rlvr.config.run import TINY_LABEL, TINY_SETTINGS, Config, base_config, labelled_layers
 from rlvr.config.supervised import (
     REWARD_TINY_SETTINGS,
     SFT_TINY_SETTINGS,
@@ -23,12 +23,13 @@ from rlvr.suggest import did_you_mean
 
 T = TypeVar("T")
 Layer = Mapping[str, Mapping[str, Any]]
+LabelledLayers = list[tuple[str, Layer]]
 DESCRIPTION = "Train a language model by PPO on problems whose answers a rule can check."
 DRY_RUN = {"--dry_run": "print settings, batch arithmetic and memory; train nothing, write nothing"}
 
 
 @dataclass(frozen=True)
-class Parsed:
+class Parsed(Generic[T]):
     """What a command line comes to.
 
     Attributes:
@@ -37,7 +38,7 @@ class Parsed:
         origins: where the value of each setting comes from: `default`, `preset NAME`, `built-in model`, `file`, `flag`.
     """
 
-    config: Config
+    config: T
     flags: frozenset[Place]
     origins: Mapping[Place, str]
 
@@ -53,7 +54,7 @@ def parse(argv: list[str]) -> Config:
     return parse_with_origins(argv).config
 
 
-def parse_with_origins(argv: list[str]) -> Parsed:
+def parse_with_origins(argv: list[str]) -> Parsed[Config]:
     """`parse`, with where each value comes from."""
 
     def named(config: Config) -> Layer:
@@ -61,23 +62,43 @@ def parse_with_origins(argv: list[str]) -> Parsed:
 
     about = About("rlvr train", DESCRIPTION, DRY_RUN | GENERAL, _notes(TINY_SETTINGS))
     config = parse_layers(argv, base_config, named, about)
-    given, words = take_config_file(argv)
-    flags = given_places(words, Config)
-    return Parsed(config, frozenset(flags), _origins(config, given, flags))
+    return _parsed(argv, config, labelled_layers(config.algo.preset, config.model.pretrain == "tiny"))
 
 
 def parse_sft(argv: list[str]) -> SFTConfig:
     """Build the settings of supervised fine-tuning from command-line flags, as `parse` does."""
+    return parse_sft_with_origins(argv).config
+
+
+def parse_sft_with_origins(argv: list[str]) -> Parsed[SFTConfig]:
+    """`parse_sft`, with where each value comes from."""
     text = "Fine-tune a language model on prompts and responses."
-    return parse_layers(argv, sft_config, _named_model, About("rlvr sft", text, notes=_notes(SFT_TINY_SETTINGS)))
+    about = About("rlvr sft", text, DRY_RUN | GENERAL, _notes(SFT_TINY_SETTINGS))
+    config = parse_layers(argv, sft_config, _named_model, about)
+    return _parsed(argv, config, _beneath(config, SFT_TINY_SETTINGS))
 
 
 def parse_reward_training(argv: list[str]) -> RewardTrainingConfig:
     """Build the settings of training a reward model from command-line flags, as `parse` does."""
-    about = About(
-        "rlvr reward-model", "Train a reward model on pairs of responses.", notes=_notes(REWARD_TINY_SETTINGS)
-    )
-    return parse_layers(argv, reward_training_config, _named_model, about)
+    return parse_reward_training_with_origins(argv).config
+
+
+def parse_reward_training_with_origins(argv: list[str]) -> Parsed[RewardTrainingConfig]:
+    """`parse_reward_training`, with where each value comes from."""
+    text = "Train a reward model on pairs of responses."
+    about = About("rlvr reward-model", text, DRY_RUN | GENERAL, _notes(REWARD_TINY_SETTINGS))
+    config = parse_layers(argv, reward_training_config, _named_model, about)
+    return _parsed(argv, config, _beneath(config, REWARD_TINY_SETTINGS))
+
+
+def _beneath(config: SFTConfig | RewardTrainingConfig, of_tiny: Layer) -> LabelledLayers:
+    return [(TINY_LABEL, of_tiny)] if config.model.pretrain == "tiny" else []
+
+
+def _parsed(argv: list[str], config: T, beneath: LabelledLayers) -> Parsed[T]:
+    given, words = take_config_file(argv)
+    flags = given_places(words, type(config))
+    return Parsed(config, frozenset(flags), _origins(config, [*beneath, ("file", given)], flags))
 
 
 def _named_model(config: SFTConfig | RewardTrainingConfig) -> Layer:
@@ -105,10 +126,9 @@ def _notes(of_tiny: Layer) -> dict[Place, str]:
     return {(s, name): f"tiny: {show(value)}" for s, values in of_tiny.items() for name, value in values.items()}
 
 
-def _origins(config: Config, given: Mapping[str, Any], flags: set[Place]) -> dict[Place, str]:
+def _origins(config: Any, layers: LabelledLayers, flags: set[Place]) -> dict[Place, str]:
     origins = {(s.name, f.name): "default" for s in fields(config) for f in fields(getattr(config, s.name))}
-    layers = labelled_layers(config.algo.preset, config.model.pretrain == "tiny")
-    for label, layer in [*layers, ("file", given)]:
+    for label, layer in layers:
         origins |= {(section, name): label for section, values in layer.items() for name in values}
     return origins | dict.fromkeys(flags, "flag")
 

@@ -14,6 +14,9 @@ from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, ValueHead, check_head
 
+CHUNK_TOKENS = 1024
+"""Response tokens that are projected to the vocabulary at once."""
+
 
 class ActorOutput(NamedTuple):
     """Per response token, float32, zero where there is none."""
@@ -42,7 +45,7 @@ class Actor(Role):
 
     gives_values = False
 
-    def __init__(self, model: PreTrainedModel, chunk_tokens: int = 1024) -> None:
+    def __init__(self, model: PreTrainedModel, chunk_tokens: int = CHUNK_TOKENS) -> None:
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
@@ -124,7 +127,7 @@ class ActorWithValues(Actor):
 
     gives_values = True
 
-    def __init__(self, model: PreTrainedModel, seed: int = 0, chunk_tokens: int = 1024) -> None:
+    def __init__(self, model: PreTrainedModel, seed: int = 0, chunk_tokens: int = CHUNK_TOKENS) -> None:
         super().__init__(model, chunk_tokens)
         self.value_head = ValueHead(model.config.get_text_config().hidden_size, seed)
 

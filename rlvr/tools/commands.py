@@ -75,8 +75,8 @@ TREE = ("config", "help_all")
 # fmt: off
 COMMANDS = {
     "train": Command("train:train_command", "rlvr.config:Config", "train by PPO and its relatives", (*TREE, "dry_run")),
-    "sft": Command("train:sft_command", "rlvr.config:SFTConfig", "fine-tune on prompts and responses", TREE),
-    "reward-model": Command("train:reward_model_command", "rlvr.config:RewardTrainingConfig", "train a reward model on pairs of responses", TREE),
+    "sft": Command("train:sft_command", "rlvr.config:SFTConfig", "fine-tune on prompts and responses", (*TREE, "dry_run")),
+    "reward-model": Command("train:reward_model_command", "rlvr.config:RewardTrainingConfig", "train a reward model on pairs of responses", (*TREE, "dry_run")),
     "llm": Command("llm:llm_command", "llm:options", "the same trainers with the flags of `aitraining llm`", ("train", "help_all")),
     "eval": Command("evaluate:eval_command", "evaluate:eval_parser", "accuracy of a model on problems, with its interval"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),

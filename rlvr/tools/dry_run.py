@@ -1,12 +1,14 @@
 """`rlvr train --dry_run`: what the run would be, without training, loading weights, or writing anything."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from rlvr.boost.plugins import check_plugin, resolve_precision
-from rlvr.config import Config
+from rlvr.config import Config, ParallelConfig
 from rlvr.config.catalog import catalog
 from rlvr.config.flags import Parsed
 from rlvr.config.help import show
@@ -16,32 +18,56 @@ from rlvr.validate import BatchPlan, check_config, plan_batches
 NAME_WIDTH, VALUE_WIDTH = 30, 36
 
 
-def dry_run(parsed: Parsed) -> None:
+def dry_run(parsed: Parsed[Config]) -> None:
     """Check the settings and print them, the batch arithmetic and the memory estimate; once, under torchrun too.
 
     Raises:
         UserError: settings that can't be used, or a model whose configuration can't be read.
     """
     config = parsed.config
+    check_config(config, parsed.flags)
+    place = find_place(config.parallel)
+    plan = plan_batches(config, place.world_size)
+    if place.rank:
+        return
+    memory = estimate(config, place.world_size, place.precision, on_gpu=place.device.type == "cuda")
+    tell(settings_part(parsed), _batches(config, plan, place.world_size), memory_part(memory, place, config.parallel))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the run would be, found out without joining a process group."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    precision: str
+
+
+def find_place(parallel: ParallelConfig) -> Place:
+    """From torchrun's variables and this machine.
+
+    Raises:
+        UserError: the plugin does not run here.
+    """
     world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_config(config, parsed.flags)
-    check_plugin(config.parallel, device)
-    plan = plan_batches(config, world_size)
-    if rank:
-        return
-    precision = resolve_precision(config.parallel.mixed_precision, device)
-    memory = estimate(config, world_size, precision, on_gpu=device.type == "cuda")
-    head = f"on {world_size} process(es), {device.type}, {config.parallel.plugin}, {precision}"
-    for part in (_settings(parsed), _batches(config, plan, world_size), _memory(memory, head)):
+    check_plugin(parallel, device)
+    return Place(rank, world_size, device, resolve_precision(parallel.mixed_precision, device))
+
+
+def tell(*parts: Iterable[str]) -> None:
+    """Print the parts, and that this was all."""
+    for part in parts:
         print("\n".join(part), end="\n\n")
     print("dry run: nothing was trained, loaded or written; data and template are checked when training begins")
 
 
-def _settings(parsed: Parsed) -> Iterator[str]:
+def settings_part(parsed: Parsed[Any]) -> Iterator[str]:
     """Every setting; `*` marks what differs from the defaults, with where it comes from."""
     yield "settings (* = not the default, and where it comes from)"
-    for section in catalog(Config):
+    kind: type = type(parsed.config)
+    for section in catalog(kind):
         yield f"{section.name}:"
         for flag in section.flags:
             value = getattr(getattr(parsed.config, section.name), flag.name)
@@ -72,7 +98,9 @@ def _batches(config: Config, plan: BatchPlan, world_size: int) -> Iterator[str]:
     )
 
 
-def _memory(memory: Estimate, head: str) -> Iterator[str]:
+def memory_part(memory: Estimate, place: Place, parallel: ParallelConfig) -> Iterator[str]:
+    """The estimate by role and phase."""
+    head = f"on {place.world_size} process(es), {place.device.type}, {parallel.plugin}, {place.precision}"
     yield f"memory of one process {head}: about {readable(memory.peak)}, an estimate at the longest sequences allowed"
     yield f"  {'role':<20}{'weights':>12}{'bytes':>12}{'gradients':>12}{'optimizer':>12}"
     for role in memory.roles:

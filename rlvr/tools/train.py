@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from rlvr.config.flags import parse_reward_training, parse_sft, parse_with_origins
+from rlvr.config.flags import parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
 
 T = TypeVar("T")
 
@@ -31,27 +31,45 @@ def train_command(argv: list[str]) -> None:
 
 
 def sft_command(argv: list[str]) -> None:
-    """`rlvr sft`: parse the flags, then fine-tune.
+    """Fine-tune as the flags and the file say.
 
     Raises:
         UserError: a mistake in them, or in what they name.
     """
-    config = parse_sft(argv)
+    dry, words = take_switch(argv, "dry_run")
+    parsed = parse_sft_with_origins(words)
+    from rlvr.validate_supervised import check_sft
+
+    check_sft(parsed.config, parsed.flags)
+    if dry:
+        from rlvr.tools.dry_run_supervised import supervised_dry_run
+
+        supervised_dry_run(parsed)
+        return
     from rlvr.pipeline import train_sft
 
-    until_stopped(train_sft, config)
+    until_stopped(train_sft, parsed.config)
 
 
 def reward_model_command(argv: list[str]) -> None:
-    """`rlvr reward-model`: parse the flags, then train a reward model.
+    """Train a reward model as the flags and the file say.
 
     Raises:
         UserError: a mistake in them, or in what they name.
     """
-    config = parse_reward_training(argv)
+    dry, words = take_switch(argv, "dry_run")
+    parsed = parse_reward_training_with_origins(words)
+    from rlvr.validate_supervised import check_reward_training
+
+    check_reward_training(parsed.config, parsed.flags)
+    if dry:
+        from rlvr.tools.dry_run_supervised import supervised_dry_run
+
+        supervised_dry_run(parsed)
+        return
     from rlvr.pipeline import train_reward_model
 
-    until_stopped(train_reward_model, config)
+    until_stopped(train_reward_model, parsed.config)
 
 
 def until_stopped(train: Callable[[T], object], config: T) -> None:

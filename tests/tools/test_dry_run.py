@@ -79,6 +79,31 @@ def test_mistakes_are_found_as_in_training(nowhere: Path, capsys) -> None:
     assert list(nowhere.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "flags", "said"),
+    [
+        ("sft", ["--max_samples", "100"], ["32 rows, 32 in each process", "at most 4 optimizer steps", "actor  "]),
+        ("sft", ["--max_steps", "10", "--micro_batch_tokens", "480"], ["at least 11 pass(es) of up to 3", "320 rows"]),
+        ("reward-model", ["--max_steps", "10"], ["32 pairs", "10 optimizer steps, 320 pairs", "203,648"]),
+    ],
+)
+def test_supervised_runs_too(command, flags, said, nowhere: Path, capsys, monkeypatch) -> None:
+    assert main([command, *flags, "--lr", "0.125", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert all(text in out for text in said), out
+    settings = {m[2]: (m[1], m[3].split()) for m in re.finditer(r"^ ([* ]) (\w+) +(.*)$", out, re.M)}
+    assert settings["lr"] == ("*", ["0.125", "flag"]) and settings["weight_decay"][1][1] == "built-in"
+    assert list(nowhere.iterdir()) == [] and max(map(len, out.split("memory of")[0].splitlines())) <= 100
+    peaks = []
+    for more in ([], ["--train_batch_size", "8"], ["--grad_checkpoint"]):
+        main([command, *flags, *more, "--dry_run"])
+        peaks.append(re.search(r"about (\d+) MiB", capsys.readouterr().out)[1])
+    assert int(peaks[0]) >= int(peaks[1]) and int(peaks[0]) > int(peaks[2])
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert main([command, *flags, "--dry_run"]) == 2
+    assert "multiple of 3" in capsys.readouterr().err
+
+
 def test_a_model_of_any_size_needs_no_weights(nowhere: Path, capsys) -> None:
     """Llama 3 8B's shape, from its configuration alone."""
     from transformers import LlamaConfig

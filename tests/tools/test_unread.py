@@ -3,12 +3,15 @@
 import pytest
 
 from rlvr.cli import main
-from rlvr.config import Config, from_dict, merge, parse, to_dict
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig, from_dict, merge, parse, to_dict
 from rlvr.config.catalog import catalog
 from rlvr.config.flags import parse_with_origins
 from rlvr.errors import UserError
+from rlvr.unread import Rule
+from rlvr.unread_parallel import PARALLEL
 from rlvr.validate import check_config
-from rlvr.validate_unread import RULES, Rule, check_unread
+from rlvr.validate_unread import RULES, check_unread
+from rlvr.validate_unread_supervised import BOTH, OF_REWARD_MODEL, OF_SFT
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 GRPO = ["--estimator", "grpo", "--num_generations", "4"]
@@ -113,6 +116,45 @@ def test_every_setting_is_in_the_table_or_always_read() -> None:
         always = set(ALWAYS[section.name].split())
         assert ruled | always == {flag.name for flag in section.flags}, section.name
         assert not ruled & always
+
+
+SUPERVISED = [
+    (["sft", "--text_column", "x"], "no columns"),
+    (["sft", "--answer_column", "x"], "no columns"),
+    (["reward-model", "--prompt_text_column", "x"], "no columns"),
+    (["reward-model", "--question_column", "x"], "no columns"),
+    (["reward-model", "--rejected_text_column", "x"], "no columns"),
+    (["reward-model", "--margin_column", "x"], "no columns"),
+    (["sft", "--dataset", "mine.jsonl", "--eval_interval", "3"], "give --eval_dataset or --eval_share"),
+    (["reward-model", "--preference_dataset", "mine.jsonl", "--eval_samples", "3"], "nothing is held out"),
+    (["sft", "--tp", "2"], "belongs to --plugin 3d"),
+    (["sft", "--zero_cpu_offload"], "take a ZeRO plugin"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), SUPERVISED, ids=lambda v: " ".join(v[-2:]) if isinstance(v, list) else "")
+def test_supervised_runs_refuse_them_too(words, said, capsys) -> None:
+    assert main([*words, "--dry_run"]) == 2
+    text = capsys.readouterr().err
+    culprit = [word for word in words if word.startswith("--")][-1]
+    assert culprit in text and said in text and "eave it out" in text and text.count("\n") == 1
+
+
+def test_supervised_settings_are_in_a_table_or_always_read() -> None:
+    always = {
+        "model": "pretrain tokenizer_dir checkpoint_path lora_config lora_merge grad_checkpoint use_flash_attn trust_remote_code",
+        "data": "dataset preference_dataset max_samples max_length overlong_rows eval_dataset eval_share",
+        "template": "conversation_template_config template_check",
+        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr weight_decay warmup_steps grad_clip "
+        "seed num_threads packing center_rewards_coefficient",
+        "parallel": "plugin mixed_precision",
+        "ckpt": "save_path save_interval keep_checkpoints resume",
+        "log": "log_interval log_dir use_wandb progress",
+    }
+    for kind, rules in ((SFTConfig, (*BOTH, *OF_SFT)), (RewardTrainingConfig, (*BOTH, *OF_REWARD_MODEL))):
+        for section in catalog(kind):
+            ruled = {name for rule in (*rules, *PARALLEL) if rule.section == section.name for name in rule.names}
+            assert {f.name for f in section.flags} <= ruled | set(always.get(section.name, "").split()), section.name
 
 
 def test_what_the_user_did_not_say_does_not_count(tmp_path) -> None:
