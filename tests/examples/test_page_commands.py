@@ -1,0 +1,144 @@
+"""Every command that README and docs show is run, in the order of its page, but on a few small rows and for a step or two.
+
+Only what can't be had in a test is replaced: a large model by the built-in one, a hub data set by a file.
+"""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlvr.cli import main
+from rlvr.config import Config
+from rlvr.config.catalog import canonical, flags_by_spelling
+
+pytestmark = pytest.mark.usefixtures("process")
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
+STARTS = r"(?:uv run|rlvr|torchrun|python|OMP_NUM_THREADS=1 python|ray|.venv/bin)\b"
+SCRIPTS = {"train_rlvr.py": "train", "train_sft.py": "sft", "train_rm.py": "reward-model"}
+INSTEAD = {"smollm2-135m": "tiny", "openai/gsm8k": "problems.jsonl"}
+# Not run, and why.
+ELSEWHERE = {
+    "pytest": "this is it",
+    "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
+}
+SMALL = {
+    "train": "--num_episodes 1 --num_update_steps 1 --experience_batch_size 8 --train_batch_size 8 --max_new_tokens 8 --max_samples 16",
+    "sft": "--max_steps 1 --train_batch_size 4 --max_samples 16",
+    "reward-model": "--max_steps 1 --train_batch_size 4 --max_samples 16",
+    "doctor": "--no_step",
+    "eval": "--max_samples 4 --max_new_tokens 8",
+}
+FOREIGN = {
+    "my_rewards.py": "def correctness(completions, answer, **kwargs):\n    return [float(a in c) for c, a in zip(completions, answer)]\n",
+    "my_score.py": "def compute_score(data_source, solution_str, ground_truth, extra_info=None, method='loose'):\n"
+    "    assert method == 'strict'\n    return float(ground_truth in solution_str)\n",
+    "reward_func.py": "def reward_func(queries, prompts, labels):\n    return [float(q[len(p):] == a) for q, p, a in zip(queries, prompts, labels)]\n",
+}
+
+
+def commands_of(page: Path) -> Iterator[str]:
+    """Commands in indented blocks, continued lines joined, comments left out."""
+    for line in page.read_text().replace("\\\n", " ").splitlines():
+        if re.match(rf"(?:    ){{1,2}}{STARTS}", line):
+            yield re.sub(r"\s+#.*", "", line.strip())
+
+
+CASES = [(page, line) for page in PAGES for line in commands_of(page)]
+
+
+def rows(path: Path, lines: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[Path, Path]:
+    """A folder for each page, with the files that its commands name."""
+    made = {}
+    brief = re.search(r"^# brief\.py\n.*?(?=^```)", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert brief
+    numbers = [(n, n + 3) for n in range(12, 36)]
+    for page in PAGES:
+        folder = made[page] = tmp_path_factory.mktemp(page.stem)
+        for name, text in FOREIGN.items():
+            (folder / name).write_text(text)
+        (folder / "brief.py").write_text(brief[0])
+        (folder / "lora.json").write_text('{"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}')
+        rows(folder / "problems.jsonl", [{"question": f"{a}+{b}=?", "answer": str(a + b)} for a, b in numbers])
+        rows(folder / "prompts.jsonl", [{"text": f"{a}+{b}=?", "answer": str(a + b)} for a, b in numbers])
+        rows(folder / "supervised.jsonl", [{"question": f"{a}+{b}=?", "answer": str(a + b)} for a, b in numbers])
+        pairs = [{"prompt": f"{a}+{b}=?", "chosen": f"{a + b}", "rejected": f"{a}"} for a, b in numbers]
+        rows(folder / "pairs.jsonl", pairs)
+        rows(folder / "preferences.jsonl", pairs)
+        answered = [
+            {"question": f"{a}+{b}=?", "gold": str(a + b), "response": str(a + b), "answer": str(a + b)}
+            for a, b in numbers
+        ]
+        rows(folder / "answers.jsonl", answered)
+        for name in ("runs/mine/actor", "runs/ppo/actor"):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "modeling").symlink_to(tiny_cache)
+    return made
+
+
+def words_of(line: str) -> list[str]:
+    """The words behind `rlvr`, with scripts under torchrun as the commands that they are."""
+    words = [INSTEAD.get(word, word) for word in shlex.split(line)]
+    for script, command in SCRIPTS.items():
+        if f"scripts/{script}" in words:
+            return [command, *words[words.index(f"scripts/{script}") + 1 :]]
+    return words[words.index("rlvr") + 1 :]
+
+
+def made_small(words: list[str], number: int) -> list[str]:
+    """The command with few rows and steps; later flags win over earlier ones."""
+    command = words[0]
+    small = shlex.split(SMALL.get(command, ""))
+    if {"--help", "--help_all"} & set(words):
+        return words
+    data = {"--prompt_dataset", "--dataset", "--preference_dataset"} & set(words)
+    if command in SCRIPTS.values() and (not data or "--eval_share" in words):
+        small += ["--eval_samples", "4"]
+    if command in SCRIPTS.values() and "--save_path" not in words:
+        small += ["--save_path", f"out/{number}"]
+    return words + small
+
+
+@pytest.mark.parametrize(("page", "line"), CASES, ids=[f"{page.stem}-{line[:70]}" for page, line in CASES])
+def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monkeypatch, capsys) -> None:
+    for part, why in ELSEWHERE.items():
+        if part in line:
+            pytest.skip(why)
+    if "benchmarks" in line:
+        help_names_the_flags(line)
+        return
+    monkeypatch.chdir(folders[page])
+    words = made_small(words_of(line), CASES.index((page, line)))
+    try:
+        status = main(words)
+    except SystemExit as stop:
+        status = stop.code
+    findings = {"score": (0, 1), "audit": (0, 1), "doctor": (0, 1)}.get(words[0], (0,))
+    assert status in findings, capsys.readouterr().err
+
+
+def help_names_the_flags(line: str) -> None:
+    """Benchmarks take minutes; their flags are looked up."""
+    words = shlex.split(line)
+    at = next(i for i, word in enumerate(words) if "benchmarks" in word)
+    program = ["-m", words[at]] if words[at - 1] == "-m" else [words[at]]
+    shown = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    known = flags_by_spelling(Config)  # some hand flags on to `rlvr train`
+    for word in words[at + 1 :]:
+        assert not word.startswith("--") or word in shown.stdout or canonical(word) in known, word
+
+
+def test_every_page_with_commands_is_walked() -> None:
+    assert len(CASES) > 30 and len({page for page, _ in CASES}) > 8
