@@ -27,7 +27,7 @@ from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.compat.trl_config import PPOConfig
 from rlvr.compat.trl_data import make_prompts
-from rlvr.compat.trl_parts import as_critic, as_reward_model, check_callbacks, refuse
+from rlvr.compat.trl_parts import adapt, as_critic, as_reward_model, check_callbacks, refuse
 from rlvr.compat.trl_plan import Updates, make_optimizer, plan_updates
 from rlvr.compat.trl_samples import SampleTable
 from rlvr.config import CheckpointConfig, ParallelConfig
@@ -54,7 +54,8 @@ class PPOTrainer:
         args: settings.
         processing_class: the policy's tokenizer.
         model: the policy, a transformers causal LM; trained in place.
-        ref_model: what the divergence is measured from. None: a copy of the policy as it is now.
+        ref_model: what the divergence is measured from. None: a copy of the policy as it is now; with `peft_config` the
+            policy with its adapters off.
         reward_model: a sequence classifier with one label and the policy's tokenizer; or a reward function, the name of a
             registered one, or several of these; or anything that scores samples (`rlvr.RLVRRewardModel`, ...).
         value_model: a sequence classifier with one label, or a `Critic`; trained in place. None: the policy's decoder,
@@ -62,7 +63,8 @@ class PPOTrainer:
         train_dataset: rows with `input_ids` or `prompt`; see `rlvr.compat.trl_data`.
         eval_dataset: rows of the same kind, answered and shown `args.num_sample_generations` times.
         callbacks: of the class `rlvr.Callback`.
-        data_collator, optimizers, peft_config: refused; the message says what to do instead.
+        peft_config: a `peft.LoraConfig`: only adapters (and the value model) learn.
+        data_collator, optimizers: refused; the message says what to do instead.
 
     Attributes:
         log_history: the metrics of each update, as in metrics.jsonl.
@@ -87,15 +89,17 @@ class PPOTrainer:
         callbacks: Sequence[Callback] | None = None,
         peft_config: Any = None,
     ) -> None:
-        refuse(model, ref_model, reward_model, value_model, data_collator, optimizers, peft_config)
+        refuse(model, ref_model, reward_model, value_model, data_collator, optimizers)
         check_callbacks(callbacks or ())
         self.args, self.processing_class = args, processing_class
         self.process = processes.start(args.seed)
         prompts = make_prompts(train_dataset, processing_class)
         self.plan = plan_updates(args, prompts, self.process.world_size)
-        if ref_model is None and args.kl_coef:
-            ref_model = copy.deepcopy(model)
         critic = as_critic(value_model, model, args.seed)
+        if peft_config is not None:
+            adapt(model, peft_config, args.seed)
+        elif ref_model is None and args.kl_coef:
+            ref_model = copy.deepcopy(model)
         for trained in (model, critic.backbone):
             prepare(trained, args.gradient_checkpointing)
         scorer = as_reward_model(reward_model, processing_class, self.process.device, args)
@@ -159,7 +163,7 @@ class PPOTrainer:
             self.trainer.maker.reward_model.close()
 
     def save_model(self, output_dir: str | Path | None = None) -> None:
-        """Write the policy and its tokenizer, as transformers' `save_pretrained` does.
+        """Write the policy, or with LoRA its adapter, and the tokenizer, as transformers (or peft) does.
 
         Raises:
             UserError: neither `output_dir` here nor in the settings.
@@ -168,7 +172,8 @@ class PPOTrainer:
             raise UserError("save_model(): no folder; give one, or PPOConfig(output_dir=...)")
         folder = Path(output_dir or str(self.args.output_dir))
         if self.process.is_main:
-            self.trainer.actor.unwrapped.model.save_pretrained(folder)
+            actor = self.trainer.actor.unwrapped
+            (actor.save_adapter if actor.has_adapter else actor.save_pretrained)(folder)
             self.processing_class.save_pretrained(folder)
         processes.barrier()
 

@@ -11,6 +11,8 @@ from rlvr.boost.plugins import resolve_precision
 from rlvr.compat.trl_config import PPOConfig
 from rlvr.errors import UserError
 from rlvr.models.critic import Critic
+from rlvr.models.lora import apply_lora
+from rlvr.models.lora_settings import parse_lora_settings, refuse_dropout
 from rlvr.models.reward_model import RewardModel
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.rewarding_neural import NeuralRewardModel
@@ -24,7 +26,6 @@ def refuse(
     value_model: Any,
     data_collator: Any,
     optimizers: tuple[Any, Any],
-    peft_config: Any,
 ) -> None:
     """Raise `UserError` for arguments that can't be honoured."""
     if ref_model is model and model is not None:
@@ -38,8 +39,19 @@ def refuse(
             "optimizers: policy and value model have an AdamW each; leave it out and set PPOConfig(learning_rate=..., "
             "lr_scheduler_type=...), or take rlvr.PPOTrainer, which takes both optimizers"
         )
-    if peft_config is not None:
-        raise UserError("peft_config: LoRA is `rlvr train --lora_config FILE`; leave it out to train all weights")
+
+
+def adapt(model: PreTrainedModel, peft_config: Any, seed: int) -> None:
+    """Put the LoRA adapters of a `peft.LoraConfig` into the policy, whose own weights then stay as they are.
+
+    Raises:
+        UserError: another kind of adapter, settings that can't be trained with, or targets that match nothing.
+    """
+    if not hasattr(peft_config, "to_dict"):
+        raise UserError(f"peft_config is a {type(peft_config).__name__}: give a peft.LoraConfig")
+    settings = parse_lora_settings(peft_config.to_dict(), "peft_config")
+    refuse_dropout(settings, "peft_config")
+    apply_lora(model, settings, seed)
 
 
 def check_callbacks(callbacks: Sequence[Any]) -> None:

@@ -1,6 +1,7 @@
 """LoRA's settings: a JSON file with the keys of peft's `LoraConfig`, or of ColossalChat's lora_config.json."""
 
 import json
+import logging
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +70,8 @@ def import_peft() -> ModuleType:
     Raises:
         UserError: it is not installed.
     """
+    # peft loads bitsandbytes where it is installed, which warns of kernels for 4-bit weights that nothing here has.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft
     except ImportError:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, PeftModel
 from tiny_models import VOCAB, tiny_model
 from trainer_harness import LetterTokenizer, share_of_f, weights
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForSequenceClassification, TrainerCallback
@@ -72,6 +73,19 @@ def test_it_trains_logs_trls_metrics_and_saves_a_policy_that_transformers_loads(
     torch.testing.assert_close(saved(ids).logits, facade.trainer.actor.unwrapped.model(ids).logits)
     assert (tmp_path / "policy" / "tokenizer.txt").is_file()
     assert (tmp_path / "run" / "actor" / "modeling").is_dir() and (tmp_path / "run" / "metrics.jsonl").is_file()
+
+
+def test_with_a_peft_config_only_adapters_and_values_learn(tmp_path) -> None:
+    base = tiny_model()
+    facade = make({"learning_rate": 2e-2, "kl_coef": 0.05}, peft_config=LoraConfig(r=4, target_modules="all-linear"))
+    facade.train()
+    rows = facade.log_history
+    assert rows[0]["objective/kl"] == 0 != rows[-1]["objective/kl"]  # the reference is the policy with adapters off
+    facade.save_model(tmp_path / "policy")
+    ids = torch.tensor([[5, 6, 7]])
+    adapted = PeftModel.from_pretrained(tiny_model(), tmp_path / "policy")(ids).logits
+    torch.testing.assert_close(adapted, facade.trainer.actor.unwrapped.model(ids).logits)
+    assert not torch.allclose(adapted, base(ids).logits)
 
 
 READ = [
@@ -299,7 +313,9 @@ class OfTransformers(TrainerCallback):
         ({}, {"value_model": torch.nn.Linear(1, 1)}, "value_model is a Linear"),
         ({}, {"data_collator": object()}, "data_collator"),
         ({}, {"optimizers": (object(), None)}, "learning_rate"),
-        ({}, {"peft_config": object()}, "lora_config"),
+        ({}, {"peft_config": object()}, "peft.LoraConfig"),
+        ({}, {"peft_config": LoraConfig(target_modules=["nowhere"])}, "nowhere"),
+        ({}, {"peft_config": LoraConfig(target_modules=["q_proj"], lora_dropout=0.1)}, "lora_dropout"),
         ({}, {"callbacks": [OfTransformers()]}, "subclass rlvr.Callback"),
         ({}, {"callbacks": ["x"]}, "is no rlvr.Callback"),
         ({}, {"train_dataset": []}, "train_dataset is empty"),
