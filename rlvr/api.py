@@ -15,7 +15,7 @@ from rlvr.conversation import Conversation, choose_template
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
-from rlvr.evaluate import Evaluator
+from rlvr.evaluation.evaluator import Evaluator
 from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset

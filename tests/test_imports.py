@@ -37,7 +37,7 @@ LAYERS = [
         "rlvr.gold_check",
         "rlvr.memory",
         "rlvr.run_folder",
-        "rlvr.evaluate",
+        "rlvr.evaluation",
     ],
     ["rlvr.experience"],
     ["rlvr.trainer"],

@@ -1,4 +1,4 @@
-"""Held-out accuracy: greedy (or sampled) responses, graded by rule whatever the reward functions pay."""
+"""`Evaluator`: answers to held-out problems, graded by rule whatever the reward functions pay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ class Evaluator:
         tokenizer: of the model.
         conversation: template, whose answer tags hold the answer.
         seed: of the sampling; the same at every evaluation, so that curves differ by the model only.
+        samples: responses to each problem.
     """
 
     def __init__(
@@ -45,27 +46,32 @@ class Evaluator:
         tokenizer: PreTrainedTokenizerBase,
         conversation: Conversation,
         seed: int = 0,
+        samples: int = 1,
     ) -> None:
         self.prompts = list(prompts)
         self.engine, self.sampling = engine, sampling
-        self.tokenizer, self.conversation, self.seed = tokenizer, conversation, seed
+        self.tokenizer, self.conversation = tokenizer, conversation
+        self.seed, self.samples = seed, samples
 
     def __call__(self, model: PreTrainedModel) -> dict[str, float]:
         """`eval/accuracy`, `eval/format`, `eval/length_tokens`, `eval/truncated` over all problems. Collective."""
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         meter = Meter()
-        for answered in self.answers(model, rank, world_size):
+        for answered in self.answers(model, self.prompts[rank::world_size], rank):
             meter.add("eval/accuracy", float(answered.outcome.correct))
             meter.add("eval/format", float(answered.in_format))
             meter.add("eval/length_tokens", answered.tokens)
             meter.add("eval/truncated", float(not answered.sample.finished))
         return meter.means()
 
-    def answers(self, model: PreTrainedModel, rank: int = 0, world_size: int = 1) -> list[Answered]:
-        """The model's response to each problem of this rank's share, graded."""
-        mine = self.prompts[rank::world_size]
-        rollouts = self.engine.generate(model, mine, self.sampling, ("eval", self.seed, rank)) if mine else []
-        return [self._grade(prompt, rollout) for prompt, rollout in zip(mine, rollouts, strict=True)]
+    def answers(self, model: PreTrainedModel, prompts: Sequence[Prompt], place: int = 0) -> list[Answered]:
+        """The model's responses to some of the problems, `samples` to each, one after the other.
+
+        `place` is what the random numbers depend on besides the seed: a rank, or which part of the problems this is.
+        """
+        asked = [prompt for prompt in prompts for _ in range(self.samples)]
+        rollouts = self.engine.generate(model, asked, self.sampling, ("eval", self.seed, place)) if asked else []
+        return [self._grade(prompt, rollout) for prompt, rollout in zip(asked, rollouts, strict=True)]
 
     def _grade(self, prompt: Prompt, rollout: Rollout) -> Answered:
         problem, tags = prompt.problem, self.conversation.tags

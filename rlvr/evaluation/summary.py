@@ -1,0 +1,86 @@
+"""From graded responses to figures: accuracy, pass@k, maj@k, length, verdicts; everything from what is on disk."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from rewards import equivalent
+from rlvr.evaluation.statistics import majority_at_k, mean_interval, pass_at_k
+
+Line = Mapping[str, Any]
+
+
+def summarise(lines: Sequence[Line]) -> dict[str, Any]:
+    """All figures of some responses, which hold equally many samples of each problem.
+
+    Returns:
+        `accuracy` (mean share of right answers) with `accuracy_95`, `pass@k` and `maj@k` for k = 2, 4, ... and all
+        samples, `format`, `truncated`, `length_tokens`, `statuses`, `rewards`.
+
+    Raises:
+        ValueError: there are none.
+    """
+    problems = by_problem(lines)
+    shares = [fmean(line["correct"] for line in samples) for samples in problems.values()]
+    found: dict[str, Any] = {
+        "problems": len(problems),
+        "samples": len(next(iter(problems.values()))),
+        "accuracy": fmean(shares),
+        "accuracy_95": list(mean_interval(shares)),
+    }
+    if found["samples"] > 1:
+        voted = [(_votes(samples), [bool(line["correct"]) for line in samples]) for samples in problems.values()]
+        for k in _ks(found["samples"]):
+            found[f"pass@{k}"] = fmean(pass_at_k(len(right), sum(right), k) for _, right in voted)
+            found[f"maj@{k}"] = fmean(majority_at_k(votes, right, k) for votes, right in voted)
+    found |= {
+        "format": fmean(line["format"] for line in lines),
+        "truncated": fmean(not line["finished"] for line in lines),
+        "length_tokens": fmean(line["tokens"] for line in lines),
+        "statuses": dict(Counter(line["status"] for line in lines).most_common()),
+        "rewards": _mean_scores(lines),
+    }
+    return found
+
+
+def by_problem(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
+    """The samples of each problem, under its data set and id."""
+    problems: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        problems.setdefault((line["dataset"], line["problem"]), []).append(line)
+    return problems
+
+
+def _ks(samples: int) -> list[int]:
+    """2, 4, ... and all."""
+    powers = [2**i for i in range(1, samples.bit_length()) if 2**i < samples]
+    return [*powers, samples]
+
+
+def _votes(samples: Sequence[Line]) -> list[int | None]:
+    """A number for each answer, the same for answers that say the same; right ones say what the gold does."""
+    known: list[str] = []
+    votes: list[int | None] = []
+    for line in samples:
+        answer = line["answer"]
+        if line["correct"]:
+            votes.append(0)
+        elif answer is None or not str(answer).strip():
+            votes.append(None)
+        else:
+            same = next((i for i, other in enumerate(known) if answer == other or equivalent(answer, other)[0]), None)
+            if same is None:
+                known.append(answer)
+                same = len(known) - 1
+            votes.append(same + 1)
+    return votes
+
+
+def _mean_scores(lines: Sequence[Line]) -> dict[str, float | None]:
+    """Mean score of each reward function over the responses that it applies to."""
+    means: dict[str, float | None] = {}
+    for name in lines[0].get("scores", {}):
+        values = [line["scores"][name] for line in lines if line["scores"][name] is not None]
+        means[name] = fmean(values) if values else None
+    return means
