@@ -153,7 +153,7 @@ def test_two_processes_share_the_problems(tmp_path: Path, capsys, clean_env) -> 
         "-m",
         "torch.distributed.run",
         "--nproc_per_node=2",
-        "--master_port=0",
+        "--standalone",
         "scripts/evaluate.py",
     ]
     done = subprocess.run(
