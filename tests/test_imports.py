@@ -11,7 +11,16 @@ ROOT = Path(__file__).parents[1]
 
 # A module may import from its own layer and from those above it in this list.
 LAYERS = [
-    ["rewards", "rlvr.core", "rlvr.config", "rlvr.presets", "rlvr.errors", "rlvr.seeding", "rlvr.suggest"],
+    [
+        "rewards",
+        "rlvr.core",
+        "rlvr.config",
+        "rlvr.presets",
+        "rlvr.errors",
+        "rlvr.seeding",
+        "rlvr.suggest",
+        "rlvr.diagnosis",
+    ],
     ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template", "rlvr.template_check"],
     [
         "rlvr.rollout",

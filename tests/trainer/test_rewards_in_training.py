@@ -12,12 +12,12 @@ from trainer_harness import LetterTokenizer, loader, make_trainer
 
 from rewards import RewardFunction, Sample
 from rewards.pool import RewardPool
+from rlvr.diagnosis import diagnose
 from rlvr.errors import UserError
 from rlvr.metrics import Meter
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout.engine import Engine, Rollout
 from rlvr.trainer.callbacks import Callback
-from rlvr.trainer.watch import signs
 
 pytestmark = pytest.mark.usefixtures("process")
 
@@ -111,5 +111,5 @@ def test_scores_are_normalised_over_the_responses_to_one_prompt() -> None:
 
 
 def test_failures_are_a_sign_at_once() -> None:
-    assert "failed mine" in signs({"reward/mine/failed": 0.01})
-    assert "failed mine" not in signs({"reward/mine/failed": 0.0})
+    assert ["mine fails"] == [finding.name for finding in diagnose([{"reward/mine/failed": 0.01}])]
+    assert not diagnose([{"reward/mine/failed": 0.0}])
