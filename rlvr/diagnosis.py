@@ -136,7 +136,9 @@ def _clipping(rows: Rows) -> Iterator[Finding]:
 
 
 def _critic(rows: Rows) -> Iterator[Finding]:
-    if len(rows) >= 2 * WINDOW and _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW):
+    settled = rows[-1].get("outcome/correct", 0.0) > 0.9  # then there is little to explain
+    lasts = _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW)
+    if len(rows) >= 2 * WINDOW and lasts and not settled:
         mean = fmean(row["critic/explained_variance"] for row in rows[-WINDOW:])
         yield Finding(
             "critic explains nothing",
@@ -175,8 +177,10 @@ def _lengthening(rows: Rows) -> Iterator[Finding]:
 def _entropy(rows: Rows) -> Iterator[Finding]:
     name = "policy/entropy_avg"
     first = next((row[name] for row in rows if name in row), None)
-    right = rows[-1].get("outcome/correct", 0.0)
-    if first and right < 0.9 and _lasts(rows, name, lambda entropy: entropy < min(0.05, 0.2 * first)):
+    right, trend = rows[-1].get("outcome/correct", 0.0), _trend(rows, "outcome/correct")
+    learns = trend is not None and trend[1] > trend[0] + 0.01
+    # A policy that is sure and right has no entropy either.
+    if first and right < 0.8 and not learns and _lasts(rows, name, lambda entropy: entropy < min(0.02, 0.1 * first)):
         yield Finding(
             "entropy collapse",
             f"the policy's entropy fell from {first:.3g} to {rows[-1][name]:.3g} nats a token while {right:.0%} of answers are right",

@@ -1,6 +1,12 @@
 """The folder of a run: who may write into it, what lies there, where to go on."""
 
+import json
+import os
+import platform
+import shlex
+import sys
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +70,21 @@ def write_config(config: Any, folder: Path) -> None:
     """Save the run's settings; `--config FOLDER/config.yaml` gives them back."""
     text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def write_environment(folder: Path, device: str, processes: int) -> None:
+    """Save what the run is made with: versions, machine, command. A later session of the run writes its own."""
+    names = ("rlvr", "torch", "transformers", "colossalai", "peft")
+    found = {
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+        "device": device,
+        "processes": processes,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+    (folder / "environment.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
 
 
 def run_state(config: Any) -> dict[str, Any]:

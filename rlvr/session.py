@@ -10,7 +10,7 @@ from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
 from rlvr.boost.process import ProcessInfo
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
-from rlvr.run_folder import open_folder, write_config
+from rlvr.run_folder import open_folder, write_config, write_environment
 from rlvr.trainer.base import BaseTrainer
 
 AnyConfig = Config | SFTConfig | RewardTrainingConfig
@@ -54,6 +54,7 @@ class Session:
         folder, checkpoint = open_folder(config.ckpt, process.is_main)
         if process.is_main:
             write_config(config, folder)
+            write_environment(folder, process.device.type, process.world_size)
         return cls(process, Console(stderr=False, quiet=not process.is_main), folder, checkpoint)
 
     def note(self, text: str) -> None:

@@ -52,6 +52,7 @@ LAYERS = [
     ["rlvr.trainer"],
     [
         "rlvr.console",
+        "rlvr.report",
         "rlvr.session",
         "rlvr.supervised_view",
         "rlvr.build",

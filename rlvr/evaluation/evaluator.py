@@ -54,11 +54,13 @@ class Evaluator:
         self.seed, self.samples = seed, samples
 
     def __call__(self, model: PreTrainedModel) -> dict[str, float]:
-        """`eval/accuracy`, `eval/format`, `eval/length_tokens`, `eval/truncated` over all problems. Collective."""
+        """`eval/accuracy`, `eval/format`, `eval/length_tokens`, `eval/truncated`, and `eval/problems`, their number.
+        Collective."""
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         meter = Meter()
         for answered in self.answers(model, self.prompts[rank::world_size], rank):
             meter.add("eval/accuracy", float(answered.outcome.correct))
+            meter.add_count("eval/problems", 1.0)
             meter.add("eval/format", float(answered.in_format))
             meter.add("eval/length_tokens", answered.tokens)
             meter.add("eval/truncated", float(not answered.sample.finished))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def commands_of(page: Path) -> Iterator[str]:
 CASES = [(page, line) for page in PAGES for line in commands_of(page)]
 
 
-def rows(path: Path, lines: list[dict[str, str]]) -> None:
+def rows(path: Path, lines: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -81,9 +82,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[
             for a, b in numbers
         ]
         rows(folder / "answers.jsonl", answered)
-        for name in ("runs/mine/actor", "runs/ppo/actor"):
-            (folder / name).mkdir(parents=True)
-            (folder / name / "modeling").symlink_to(tiny_cache)
+        for name in ("runs/mine", "runs/other"):
+            (folder / name / "actor").mkdir(parents=True)
+            (folder / name / "actor" / "modeling").symlink_to(tiny_cache)
+            rows(folder / name / "metrics.jsonl", [{"step": 1, "objective/scores": 0.5}])
     return made
 
 

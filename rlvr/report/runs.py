@@ -1,0 +1,163 @@
+"""A run's folder, read for the report: whatever is there, and notes on what is not."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlvr.diagnosis import Finding, diagnose
+from rlvr.errors import UserError
+
+Row = dict[str, float]
+
+
+@dataclass
+class Run:
+    """What a folder tells.
+
+    Attributes:
+        name: how the report calls it.
+        folder: where it lies.
+        rows: metrics by step, NaN and null as NaN.
+        samples: responses that were written while it ran.
+        settings: the tree of settings; empty if the file is missing.
+        environment: versions and machine; empty likewise.
+        notes: what is missing or damaged.
+    """
+
+    name: str
+    folder: Path
+    rows: list[Row]
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def series(self, metric: str) -> tuple[list[float], list[float]]:
+        """Steps and values, where there are any; values that are not finite are left out."""
+        pairs = [(row["step"], row[metric]) for row in self.rows if metric in row and math.isfinite(row[metric])]
+        return [step for step, _ in pairs], [value for _, value in pairs]
+
+    def last(self, metric: str) -> float | None:
+        """The newest value; None if there is none."""
+        values = self.series(metric)[1]
+        return values[-1] if values else None
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric that the run has, sorted."""
+        return sorted({name for row in self.rows for name in row} - {"step"})
+
+    @property
+    def findings(self) -> list[tuple[str, Finding]]:
+        """Signs of something going wrong: at which steps, and what was found at the last of them; worst (longest) first."""
+        seen: dict[str, list[int]] = {}
+        newest: dict[str, Finding] = {}
+        episodes = [row for row in self.rows if "objective/scores" in row]
+        for place in range(len(episodes)):
+            for finding in diagnose(episodes[: place + 1]):
+                seen.setdefault(finding.name, []).append(place)
+                newest[finding.name] = finding
+        steps = [int(row["step"]) for row in episodes]
+        ordered = sorted(seen, key=lambda name: -len(seen[name]))
+        return [(_stretches(seen[name], steps), newest[name]) for name in ordered]
+
+
+def _stretches(places: Sequence[int], steps: Sequence[int]) -> str:
+    """`step 3 to 7, 9`: places that follow each other as one stretch."""
+    ends: list[list[int]] = []
+    for place in places:
+        if ends and place == ends[-1][1] + 1:
+            ends[-1][1] = place
+        else:
+            ends.append([place, place])
+    said = [f"{steps[a]} to {steps[b]}" if a < b else str(steps[a]) for a, b in ends]
+    return ("step " if len(places) == 1 else "steps ") + ", ".join(said)
+
+
+def read_runs(folders: Sequence[str | Path]) -> list[Run]:
+    """Read the runs in these folders, under names that tell them apart.
+
+    Raises:
+        UserError: a folder that is none, or holds no run.
+    """
+    paths = [Path(folder) for folder in folders]
+    return [_read(path, name) for path, name in zip(paths, _names(paths), strict=True)]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The last part of each path, and as many before it as it takes to tell them apart."""
+    parts = [path.resolve().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(p[-count:]) for p in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError(f"a run is named twice: {', '.join(map(str, paths))}; name each once")
+
+
+def _read(folder: Path, name: str) -> Run:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give the folders of runs (--save_path of training)")
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        held = ", ".join(sorted(p.name for p in folder.iterdir())[:5]) or "nothing"
+        raise UserError(f"{folder} holds no run: metrics.jsonl is missing (it holds {held}); give a run's --save_path")
+    run = Run(name, folder, [])
+    lines, cut = _json_lines(path)
+    run.rows = [_numbers(line) for line in lines if isinstance(line.get("step"), int | float)]
+    if cut:
+        run.notes.append(f"metrics.jsonl: {cut} line(s) can't be read, as a kill or a run going on leaves them")
+    if not run.rows:
+        run.notes.append("there are no metrics yet")
+    run.samples, cut = _json_lines(folder / "samples.jsonl")
+    run.settings = _settings(folder / "config.yaml", run.notes)
+    run.environment = _environment(folder / "environment.json", run.notes)
+    odd = sorted({n for row in run.rows for n, value in row.items() if not math.isfinite(value)})
+    if odd:
+        run.notes.append(f"NaN or infinite at some steps, left out of the curves: {', '.join(odd[:6])}")
+    return run
+
+
+def _json_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The objects of a JSONL file, and how many lines are none."""
+    found, bad = [], 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError:
+            value = None
+        if isinstance(value, dict):
+            found.append(value)
+        elif line.strip():
+            bad += 1
+    return found, bad
+
+
+def _numbers(line: dict[str, Any]) -> Row:
+    known = {name: math.nan if value is None else value for name, value in line.items()}
+    return {name: float(value) for name, value in known.items() if isinstance(value, int | float)}
+
+
+def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
+    if not path.is_file():
+        notes.append("config.yaml is missing: settings are not shown")
+        return {}
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        tree = None
+    if not isinstance(tree, dict):
+        notes.append("config.yaml can't be read: settings are not shown")
+        return {}
+    return {section: values for section, values in tree.items() if isinstance(values, dict)}
+
+
+def _environment(path: Path, notes: list[str]) -> dict[str, Any]:
+    lines, _ = _json_lines(path)
+    if not lines:
+        notes.append("environment.json is missing: versions are not shown")
+    return lines[0] if lines else {}
