@@ -16,9 +16,11 @@ from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
+from rlvr.hand_on import equip
 from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
+from rlvr.report.card import write_card
 from rlvr.rollout.engine import Engine, Sampling, make_engine
 from rlvr.session import Session, join
 from rlvr.tracking import Tracker
@@ -68,6 +70,8 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         view.close()
         trainer.tracker.close()
         trainer.maker.reward_model.close()
+    if process.is_main and (folder / "actor" / "modeling").is_dir():
+        write_card(folder, folder / "actor" / "modeling")
     parts = ["modeling"] if config.model.lora_merge else []
     parts += ["adapter"] if trainer.actor.unwrapped.has_adapter else []
     roles = ["actor", "critic"] if trainer.critic is not None else ["actor"]
@@ -140,6 +144,14 @@ def _assemble(
     engine.autocast = resolve_precision(config.parallel.mixed_precision, process.device) == "bf16"
     engine.on_progress = view.on_generated if view is not None else None
     models = build.make_models(config, plan, process.device)
+    sampling = config.rollout
+    equip(
+        models.actor.model,
+        tokenizer,
+        conversation,
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+    )
     if models.actor.has_adapter:
         session.say(_describe_adapter(models.actor))
     actor_booster, critic_booster = build.make_boosters(config, process)

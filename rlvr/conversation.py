@@ -7,6 +7,7 @@ The template files are described in `rlvr/template.py`. Left out on purpose: sev
 one question.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,18 @@ class Conversation:
         assert isinstance(text, str)
         return text
 
+    def chat_template(self) -> str:
+        """Jinja text that makes of a question alone the prompt that training makes of it, for the saved tokenizer: where
+        a conversation has no system message, the template's is put before it."""
+        if not self.template.system_message:
+            return self._chat_template
+        system = json.dumps(self.template.system_message)
+        first = f"{{'role': 'system', 'content': {system}}}] + messages"
+        if self.system_in_user:
+            first = f"{{'role': 'user', 'content': {system} + '\\n\\n' + messages[0]['content']}}] + messages[1:]"
+        missing = "messages[0]['role'] != 'system'"
+        return f"{{%- if {missing} -%}}{{%- set messages = [{first} -%}}{{%- endif -%}}" + self._chat_template
+
     def prompt_text(self, question: str) -> str:
         """The text that the model is to continue with its response."""
         return self.render(self.messages(question), add_generation_prompt=True)
@@ -189,8 +202,8 @@ class Conversation:
             ) from error
 
 
-def _resolve_chat_template(template: ConversationTemplate, tokenizer: "PreTrainedTokenizerBase") -> str | None:
-    """Jinja text, or None where the tokenizer's own is to be used."""
+def _resolve_chat_template(template: ConversationTemplate, tokenizer: "PreTrainedTokenizerBase") -> str:
+    """Jinja text: the template's, the tokenizer's own, or another tokenizer's."""
     given, where = template.chat_template, f"conversation template {template.source}, key 'chat_template'"
     if given is None:
         if not tokenizer.chat_template:
@@ -199,7 +212,7 @@ def _resolve_chat_template(template: ConversationTemplate, tokenizer: "PreTraine
                 f"{where}: asks for the tokenizer's own chat template, and {tokenizer.name_or_path or 'the tokenizer'} has "
                 f"none; use a template that brings one ({listed(others)}; `plain` suits base models) or give jinja text"
             )
-        return None
+        return str(tokenizer.get_chat_template())
     if "{{" in given or "{%" in given:
         return given
     from rlvr.models.loading import load_tokenizer

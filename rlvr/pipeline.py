@@ -16,6 +16,7 @@ from rlvr.boost.schedule import adamw, cosine_with_warmup
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.sources import HeldOut, read_held_out, read_held_out_pairs
+from rlvr.hand_on import equip
 from rlvr.models.actor import Actor
 from rlvr.models.adapter import is_adapter
 from rlvr.models.adapter_files import start_adapter
@@ -48,6 +49,7 @@ def train_sft(config: SFTConfig) -> Path:
     check_sft(config)
     run = _open_run(config)
     model = _make_sft_model(config, run.lora)
+    equip(model.model, run.tokenizer, run.conversation)
     limit = _limit_length(run, config, model.model.config)
     data = read_held_out(
         config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples

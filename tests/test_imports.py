@@ -44,6 +44,7 @@ LAYERS = [
         "rlvr.unread_parallel",
         "rlvr.memory_supervised",
         "rlvr.gold_check",
+        "rlvr.hand_on",
         "rlvr.memory",
         "rlvr.run_folder",
         "rlvr.evaluation",

@@ -44,7 +44,7 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
     return template.render(
         runs=runs,
         colours=[COLOURS[i % len(COLOURS)] for i in range(len(runs))],
-        summary=_summary(runs),
+        summary=summary_rows(runs),
         topics=topics,
         places={chart.panel.title + chart.layout["title"]["text"]: i for i, chart in enumerate(numbered)},
         figures=_script_safe([{"traces": c.traces, "layout": c.layout} for c in numbered]),
@@ -55,7 +55,7 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
     )
 
 
-def _summary(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Rows of first and last values, a column for each run."""
     rows = []
     for metric, label, form in SUMMARY:
