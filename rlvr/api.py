@@ -199,8 +199,13 @@ def _assemble(
         **_sampling_arguments(config),
     )
     if evaluator is not None:
-        trainer.evaluator = lambda: evaluator(trainer.actor.unwrapped.model)
+        trainer.evaluator = partial(_evaluate, evaluator, trainer)
     return trainer, loader, _make_ptx_loader(config, process, tokenizer, conversation)
+
+
+def _evaluate(evaluator: Evaluator, trainer: PPOTrainer) -> dict[str, float]:
+    with trainer.actor.whole() as actor:
+        return evaluator(actor.model)
 
 
 def _describe_adapter(actor: Actor) -> str:

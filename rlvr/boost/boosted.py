@@ -1,11 +1,11 @@
 """`Boosted`: one role's model, optimizer, schedule and Booster behind a handful of calls.
 
-Actor, critic and every supervised trainer use it, so that what differs between ColossalAI's plugins (who clips, who
-averages, who may skip a synchronisation, where the master weights are) is known in this one file.
+Actor, critic and every supervised trainer use it. What differs between plugins (who clips, where the weights and their
+masters are) is known to the role's layout (`rlvr.boost.layout`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from rlvr.boost.layouts import layout_of
 from rlvr.boost.process import quiet
 
 if TYPE_CHECKING:
@@ -52,14 +53,15 @@ class Boosted:
                 self.model, self.optimizer, _, _, self.lr_scheduler = booster.boost(
                     model, optimizer, lr_scheduler=lr_scheduler
                 )
+        self.layout = layout_of(booster, self.model, self.optimizer)
         self.grad_clip = grad_clip
         self.grad_norm = 0.0
         self._autocast = precision == "bf16" and not booster.plugin.control_precision()
 
     @property
     def unwrapped(self) -> Any:
-        """The module inside the plugin's wrapper."""
-        return self.model.unwrap() if hasattr(self.model, "unwrap") else self.model
+        """The module inside the plugin's wrapper. Its weights may be sharded: `whole` has them all."""
+        return self.layout.unwrapped
 
     @property
     def device(self) -> torch.device:
@@ -98,13 +100,7 @@ class Boosted:
     def step(self) -> float:
         """Clip, update, advance the schedule, clear gradients. Returns the gradient's norm before clipping."""
         optimizer: Any = self.optimizer
-        zero = self.booster.plugin.control_precision()
-        if not zero:
-            limit = self.grad_clip if self.grad_clip > 0 else float("inf")
-            self.grad_norm = float(optimizer.clip_grad_by_norm(limit))
-        optimizer.step()
-        if zero:  # ZeRO has clipped inside step()
-            self.grad_norm = float(optimizer.get_grad_norm() or 0.0)
+        self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"))
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
         optimizer.zero_grad()
@@ -123,60 +119,44 @@ class Boosted:
         self.model.to(device)
         return self
 
+    def whole(self) -> AbstractContextManager[Any]:
+        """Within the block: the plain module with the whole weights, in the run's precision or better, which each process
+        may run by itself (generation ends at another length in each). Collective to enter, unless it is open already.
+        """
+        return self.layout.whole()
+
+    def exact(self) -> AbstractContextManager[Any]:
+        """Within the block: the plain module with the whole weights as precise as they are, for rank 0 to save. Collective
+        to enter."""
+        return self.layout.exact()
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """Sizes of the weights and buffers that `load_weights` wants, by name."""
+        return self.layout.shapes()
+
     def training_state(self) -> dict[str, Any]:
-        """What `load_training_state` needs to go on bit for bit, gathered from all ranks; collective.
+        """What `load_training_state` needs to go on bit for bit, gathered from all ranks for rank 0; collective.
 
         Holds full tensors under parameter indices, so it fits any number of ranks and any data-parallel plugin.
         """
-        optimizer: Any = self.optimizer
         return {
-            "optimizer": optimizer.state_dict(),
-            "masters": self._gather_masters(),
+            "optimizer": self.layout.optimizer_state(),
+            "masters": self.layout.masters(),
             "lr_scheduler": self.lr_scheduler.state_dict() if self.lr_scheduler is not None else {},
         }
 
     def load_training_state(self, state: dict[str, Any]) -> None:
-        """Restore what `training_state` returned. Load the model's weights first; collective."""
-        optimizer: Any = self.optimizer
-        optimizer.load_state_dict(state["optimizer"])
-        self._load_masters(state["masters"])
+        """Restore what `training_state` returned in rank 0. Load the model's weights first; collective."""
+        self.layout.load_optimizer_state(state["optimizer"])
+        if state["masters"]:
+            self.layout.load_masters(state["masters"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
 
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:
-        """Load the role's weights into the wrapped model and into ZeRO's master copy of them."""
-        self.unwrapped.load_state_dict(state_dict)
-        self.refresh_masters()
+        """Load the role's whole weights, also into what the plugin keeps of them; collective."""
+        self.layout.load_weights(state_dict)
 
-    def refresh_masters(self) -> None:
-        """Make ZeRO's master copy what the model's weights are, after they were set from outside."""
-        if hasattr(self.model, "update_master_params"):
-            with torch.no_grad():
-                self.model.update_master_params()
-
-    def _gather_masters(self) -> list[Tensor]:
-        """ZeRO's fp32 master weights in full; empty when they equal the model's weights."""
-        optimizer: Any = self.optimizer
-        if not hasattr(optimizer, "get_master_to_working_map") or optimizer.dtype == torch.float32:
-            return []
-        full = []
-        for group in optimizer.optim.param_groups:
-            for master in group["params"]:
-                working = optimizer.get_master_to_working_map()[id(master)]
-                shards = [torch.empty_like(master) for _ in range(dist.get_world_size())]
-                dist.all_gather(shards, master)
-                full.append(torch.cat(shards)[: working.numel()].view_as(working).cpu())
-        return full
-
-    def _load_masters(self, full: list[Tensor]) -> None:
-        optimizer: Any = self.optimizer
-        masters = iter(full)
-        if not full:
-            return
-        for group in optimizer.optim.param_groups:
-            for master in group["params"]:
-                flat = next(masters).flatten()
-                size = master.numel() * dist.get_world_size()
-                flat = nn.functional.pad(flat, [0, size - flat.numel()])
-                with torch.no_grad():
-                    master.copy_(flat.chunk(dist.get_world_size())[dist.get_rank()])
+    def change(self, change: Callable[[Any], None]) -> None:
+        """Let `change` set weights of the plain module, the same in every process; collective."""
+        self.layout.change(change)

@@ -171,10 +171,10 @@ class PPOTrainer:
         if output_dir is None and self.args.output_dir is None:
             raise UserError("save_model(): no folder; give one, or PPOConfig(output_dir=...)")
         folder = Path(output_dir or str(self.args.output_dir))
-        if self.process.is_main:
-            actor = self.trainer.actor.unwrapped
-            (actor.save_adapter if actor.has_adapter else actor.save_pretrained)(folder)
-            self.processing_class.save_pretrained(folder)
+        with self.trainer.actor.exact() as actor:
+            if self.process.is_main:
+                (actor.save_adapter if actor.has_adapter else actor.save_pretrained)(folder)
+                self.processing_class.save_pretrained(folder)
         processes.barrier()
 
 

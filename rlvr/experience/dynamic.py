@@ -81,16 +81,17 @@ def collect_with_signal(
     seconds: dict[str, float] = {}
     pool = _Pool(s.num_generations)
     target, refills = len(prompts), 0
-    _sample(maker, prompts, pool, meter, seconds, *seed)
-    while refills < s.max_refills and any_rank(pool.with_signal < target):
-        refills += 1
-        share = list(next_prompts())
-        while share and pool.with_signal < target:
-            # As many as should do by the share of groups that had signal so far; the rest of the share only if not.
-            acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
-            some = math.ceil((target - pool.with_signal) / acceptance)
-            _sample(maker, share[:some], pool, meter, seconds, *seed, "refill", refills, len(share))
-            share = share[some:]
+    with maker.actor.whole():  # for all rounds at once, of which the ranks make different numbers
+        _sample(maker, prompts, pool, meter, seconds, *seed)
+        while refills < s.max_refills and any_rank(pool.with_signal < target):
+            refills += 1
+            share = list(next_prompts())
+            while share and pool.with_signal < target:
+                # As many as should do by the share of groups that had signal so far; the rest of the share only if not.
+                acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
+                some = math.ceil((target - pool.with_signal) / acceptance)
+                _sample(maker, share[:some], pool, meter, seconds, *seed, "refill", refills, len(share))
+                share = share[some:]
     meter.add("dynamic/refills", refills)
     meter.add("dynamic/groups_with_signal", pool.with_signal, len(pool.signal))
     meter.add_count("dynamic/groups_sampled", len(pool.signal))

@@ -118,8 +118,9 @@ class NaiveExperienceMaker:
             monte_carlo: the critic's targets are plain returns, whatever the settings say.
         """
         seconds: dict[str, float] = {}
-        greedy = self.greedy_responses(prompts, seconds, *seed)
-        responses = self.respond(prompts, self.sampling, seconds, *seed)
+        with self.actor.whole():
+            greedy = self.greedy_responses(prompts, seconds, *seed)
+            responses = self.respond(prompts, self.sampling, seconds, *seed)
         scores = self.run_models(responses.rollouts, seconds)
         with timed(seconds, "reward"):
             results = responses.scoring.result()
@@ -136,11 +137,12 @@ class NaiveExperienceMaker:
         samples: list[Sample] = []
         scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
-            for batch in self.engine.stream(self.actor.unwrapped.model, prompts, sampling, seed):
-                new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
-                scoring.add(new)  # worker processes score these while the next are generated
-                rollouts.extend(batch)
-                samples.extend(new)
+            with self.actor.whole() as actor:
+                for batch in self.engine.stream(actor.model, prompts, sampling, seed):
+                    new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
+                    scoring.add(new)  # worker processes score these while the next are generated
+                    rollouts.extend(batch)
+                    samples.extend(new)
             scoring.complete()
         return Responses(rollouts, samples, scoring)
 

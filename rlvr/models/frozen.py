@@ -1,7 +1,6 @@
 """Models that only infer, such as the reference model or a reward model: `Frozen`; `AdapterOff` needs no model of its own."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -49,17 +48,17 @@ class AdapterOff:
 
     Args:
         actor: with LoRA adapters.
-        autocast: the precision that the actor runs in.
+        run: calls it, in the run's precision and by the way of its plugin.
     """
 
-    def __init__(self, actor: Actor, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
-        self.actor, self.autocast = actor, autocast
+    def __init__(self, actor: Actor, run: Callable[..., ActorOutput]) -> None:
+        self.actor, self.run = actor, run
 
     @torch.no_grad()
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
         """Logprobs and entropies under the initial model."""
-        with self.autocast(), adapter_off(self.actor.model):
-            return self.actor(batch, temperature, with_entropy)
+        with adapter_off(self.actor.model):
+            return self.run(batch, temperature, with_entropy)
 
     def to(self, device: torch.device | str) -> "AdapterOff":
         """Nothing to move: the weights are the actor's."""

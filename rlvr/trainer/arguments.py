@@ -111,7 +111,7 @@ def make_reference(model: Any, actor: Boosted, kl_coef: float, precision: str) -
     if model is not None:
         return Frozen(model if isinstance(model, Actor) else Actor(model), precision, actor.device)
     if actor.unwrapped.has_adapter:
-        return AdapterOff(actor.unwrapped, actor.autocast)
+        return AdapterOff(actor.unwrapped, actor.forward)
     raise UserError(f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0")
 
 

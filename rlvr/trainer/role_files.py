@@ -27,8 +27,7 @@ def load_role(role: Boosted, folder: Path) -> None:
         UserError: they are another model's.
     """
     if role.unwrapped.has_adapter:
-        role.unwrapped.load_adapter(folder / "adapter")
-        role.refresh_masters()
+        role.change(lambda module: module.load_adapter(folder / "adapter"))
     else:
         _load_whole(role, folder / "modeling")
     role.load_training_state(files.load_tensors(folder / "training.pt"))
@@ -36,8 +35,8 @@ def load_role(role: Boosted, folder: Path) -> None:
 
 def _load_whole(role: Boosted, folder: Path) -> None:
     weights = role.unwrapped.saved_state(folder)
-    own = role.unwrapped.state_dict()
-    wrong = [n for n, t in own.items() if n not in weights or weights[n].shape != t.shape]
+    own = role.shapes()
+    wrong = [n for n, shape in own.items() if n not in weights or weights[n].shape != shape]
     if wrong or len(weights) != len(own):
         raise UserError(f"{folder} holds another model: {', '.join(wrong[:3]) or 'it has more weights'}")
     role.load_weights(weights)

@@ -53,9 +53,9 @@ class SupervisedCheckpointer:
         assert t.save_dir is not None
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.step)
         training = t.role.training_state()  # collective, so before any can fail
-        with files.atomic_folder(target, t.is_main) as draft:
+        with t.role.exact() as role, files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
-                write_role(t.role.unwrapped, draft / self.role.name, False, self.role.tokenizer)
+                write_role(role, draft / self.role.name, False, self.role.tokenizer)
                 files.save_tensors(training, draft / self.role.name / "training.pt")
                 state = {"format": FORMAT, "run": self.run_state, "world_size": t.world_size, "loop": t.state_dict()}
                 files.save_json(state, draft / "state.json")
@@ -70,12 +70,12 @@ class SupervisedCheckpointer:
         place). Collective."""
         t = self.trainer
         assert t.save_dir is not None
-        role = t.role.unwrapped
-        files.export(
-            t.save_dir / self.role.name,
-            lambda folder: write_role(role, folder, self.role.merge, self.role.tokenizer),
-            t.is_main,
-        )
+        with t.role.exact() as role:
+            files.export(
+                t.save_dir / self.role.name,
+                lambda folder: write_role(role, folder, self.role.merge, self.role.tokenizer),
+                t.is_main,
+            )
 
     def load(self, path: Path) -> None:
         """Put back what `save` wrote.

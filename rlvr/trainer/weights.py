@@ -1,5 +1,7 @@
 """What a PPO run saves and how it is put back (the layout stands in `rlvr.checkpoint`)."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,11 +37,10 @@ class PPOCheckpointer:
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.episode, t.progress.safe_point)
         actor = t.actor.training_state()  # collective, so before any can fail
         critic = t.critic.training_state() if t.critic is not None else None
-        with files.atomic_folder(target, t.is_main) as draft:
+        with self._exact() as modules, files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
-                self._write("actor", draft / "actor", whole=False)
-                if t.critic is not None:
-                    self._write("critic", draft / "critic", whole=False)
+                for name, module in modules.items():
+                    self._write(name, module, draft / name, whole=False)
                 files.save_tensors(actor, draft / "actor" / "training.pt")
                 if critic is not None:
                     files.save_tensors(critic, draft / "critic" / "training.pt")
@@ -54,12 +55,20 @@ class PPOCheckpointer:
         in place of them) where adapters learn. Collective."""
         t = self.trainer
         assert t.save_dir is not None
-        for name in ("actor", "critic") if t.critic is not None else ("actor",):
-            files.export(t.save_dir / name, partial(self._write, name, whole=self.merge), t.is_main)
+        with self._exact() as modules:
+            for name, module in modules.items():
+                files.export(t.save_dir / name, partial(self._write, name, module, whole=self.merge), t.is_main)
 
-    def _write(self, name: str, folder: Path, whole: bool) -> None:
-        role = getattr(self.trainer, name).unwrapped
-        write_role(role, folder, whole, self.trainer.tokenizer if name == "actor" else None)
+    @contextmanager
+    def _exact(self) -> Iterator[dict[str, Any]]:
+        """Within the block: the roles by name, whole in rank 0. Collective to enter."""
+        t = self.trainer
+        with ExitStack() as stack:
+            roles = {"actor": t.actor} | ({"critic": t.critic} if t.critic is not None else {})
+            yield {name: stack.enter_context(role.exact()) for name, role in roles.items()}
+
+    def _write(self, name: str, module: Any, folder: Path, whole: bool) -> None:
+        write_role(module, folder, whole, self.trainer.tokenizer if name == "actor" else None)
 
     def _shared_state(self) -> dict[str, Any]:
         t = self.trainer

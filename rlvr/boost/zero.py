@@ -1,0 +1,61 @@
+"""ZeRO's layout: every process has the weights; the optimizer's state and its fp32 master weights are sharded."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from colossalai.zero.low_level.low_level_optim import LowLevelZeroOptimizer
+from torch import Tensor, nn
+
+from rlvr.boost.layout import Layout
+
+
+class ZeroLayout(Layout):
+    """For `LowLevelZeroPlugin` (stages 1 and 2, with and without offloading)."""
+
+    optimizer: LowLevelZeroOptimizer
+
+    def update(self, limit: float) -> float:
+        """ZeRO clips inside `step`, to the limit that the plugin was made with."""
+        self.optimizer.step()
+        return float(self.optimizer.get_grad_norm() or 0.0)
+
+    def change(self, change: Any) -> None:
+        super().change(change)
+        if self.optimizer is not None:
+            with torch.no_grad():
+                self.model.update_master_params()
+
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        self.change(lambda module: module.load_state_dict(weights))
+        if self.optimizer is not None and self._has_masters:
+            names = {id(p): name for name, p in self.unwrapped.named_parameters()}
+            self.load_masters([weights[names[id(working)]].float() for _, working in self._pairs()])
+
+    def masters(self) -> list[Tensor]:
+        if not self._has_masters:
+            return []
+        full = []
+        for master, working in self._pairs():
+            own = master.to(working.device)  # offloaded masters are in main memory, where NCCL can't fetch them
+            shards = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+            dist.all_gather(shards, own)
+            full.append(torch.cat(shards)[: working.numel()].view_as(working).cpu())
+        return full
+
+    def load_masters(self, masters: list[Tensor]) -> None:
+        for (master, _), given in zip(self._pairs(), masters, strict=True):
+            flat = given.flatten()
+            flat = nn.functional.pad(flat, [0, master.numel() * dist.get_world_size() - flat.numel()])
+            with torch.no_grad():
+                master.copy_(flat.chunk(dist.get_world_size())[dist.get_rank()])
+
+    @property
+    def _has_masters(self) -> bool:
+        """Whether the master weights are more precise than the weights."""
+        return self.optimizer.dtype != torch.float32
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Each master shard with its whole weight, in the order of the optimizer's parameters."""
+        working = self.optimizer.get_master_to_working_map()
+        return [(m, working[id(m)]) for group in self.optimizer.optim.param_groups for m in group["params"]]
