@@ -12,7 +12,11 @@ def layout_of(booster: "Booster", model: Any, optimizer: Any) -> Layout:
     """The layout that the Booster's plugin has given a role."""
     from colossalai.booster.plugin import LowLevelZeroPlugin
 
+    from rlvr.boost.fsdp import FsdpPlugin
+    from rlvr.boost.fsdp_layout import FsdpLayout
     from rlvr.boost.zero import ZeroLayout
 
+    if isinstance(booster.plugin, FsdpPlugin):
+        return FsdpLayout(booster, model, optimizer, model.twin)
     kind = ZeroLayout if isinstance(booster.plugin, LowLevelZeroPlugin) else Layout
     return kind(booster, model, optimizer)

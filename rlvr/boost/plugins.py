@@ -40,7 +40,7 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
     Raises:
         UserError: says what the plugin needs and which ones work.
     """
-    works = "plugins that work here: ddp, zero1, zero2, zero2_cpu"
+    works = "plugins that work here: ddp, zero1, zero2, zero2_cpu, fsdp"
     if parallel.plugin in _NEEDS:
         cuda = "" if device.type == "cuda" else " and needs a CUDA GPU, which this machine does not have"
         raise UserError(f"--plugin {parallel.plugin}: {_NEEDS[parallel.plugin]}{cuda}; {works}")
@@ -77,6 +77,10 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         # Buffers (rotary tables) are the same everywhere and never change: no need to broadcast them.
         plugin = TorchDDPPlugin(broadcast_buffers=False)
         return Booster(plugin=plugin, mixed_precision="fp16" if precision == "fp16" else None)
+    if parallel.plugin == "fsdp":
+        from rlvr.boost.fsdp import FsdpPlugin
+
+        return Booster(plugin=FsdpPlugin(precision))
     plugin = LowLevelZeroPlugin(
         stage=ZERO_STAGES[parallel.plugin],
         precision=precision,

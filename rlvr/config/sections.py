@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-Plugin = Literal["ddp", "zero1", "zero2", "zero2_cpu", "gemini", "gemini_auto", "3d"]
+Plugin = Literal["ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini", "gemini_auto", "3d"]
 
 
 def _alias(*names: str) -> Any:
@@ -291,7 +291,7 @@ class ParallelConfig:
     """ColossalAI's Booster."""
 
     plugin: Annotated[Plugin, _alias("strategy")] = "ddp"
-    """Booster plugin. Here: ddp, zero1, zero2, zero2_cpu. Others say what they need."""
+    """Booster plugin. On every machine: ddp, zero1, zero2, zero2_cpu, fsdp. Others say what they need."""
     mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the models. `auto`: bf16 on GPUs and CPUs that are fast in it, else fp32."""
     zero_stage: Literal[0, 1, 2] = 0

@@ -39,7 +39,8 @@ class ValueHead(nn.Linear):
     def read(self, hidden: Tensor, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one, from [B, T, H] hidden states."""
         values = scatter_responses(self._values(at_responses(hidden, batch)), batch)
-        return CriticOutput(values, self._values(at_last_tokens(hidden, batch)))
+        after = self._values(at_last_tokens(hidden, batch))
+        return CriticOutput(values, after.clone())  # FSDP wants no views to come out of a forward pass
 
     def _values(self, hidden: Tensor) -> Tensor:
         return at_least_float32(self(hidden.to(self.weight.dtype)).squeeze(-1))
