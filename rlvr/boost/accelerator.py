@@ -12,6 +12,7 @@ import psutil
 import torch
 from colossalai.accelerator import set_accelerator
 from colossalai.accelerator.cpu_accelerator import CpuAccelerator
+from colossalai.zero.gemini.chunk import chunk, manager
 from colossalai.zero.low_level.low_level_optim import LowLevelZeroOptimizer
 
 
@@ -107,8 +108,24 @@ def _check_dtypes(optimizer: LowLevelZeroOptimizer) -> None:
                 raise ValueError(f"ZeRO needs parameters of one dtype: found {param.dtype} beside {optimizer.dtype}")
 
 
+class _CpuChunk(chunk.Chunk):
+    """Gemini's chunk where main memory is the device: nothing is ever moved away from it. To ColossalAI, what is on a "cpu"
+    was moved away, so that the device goes by another name here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.shard_device = torch.device("cuda")  # its type is all that is looked at
+
+    @property
+    def device_type(self) -> str:
+        return "cpu" if self.chunk_temp is not None else "cuda"
+
+    def shard_move(self, device: torch.device, force_copy: bool = False, non_blocking: bool = False) -> None: ...
+
+
 def install() -> None:
     """Make ColossalAI run on the CPU. Call before the process group is made."""
     set_accelerator(FullCpuAccelerator())
     # The check is a method without a switch; on this accelerator its first line can only fail.
     LowLevelZeroOptimizer._sanity_checks = _check_dtypes
+    chunk.Chunk = manager.Chunk = _CpuChunk

@@ -120,11 +120,12 @@ class FsdpPlugin(DPPluginBase):
     @contextmanager
     def no_sync(self, model: nn.Module, optimizer: OptimizerWrapper | None = None) -> Iterator[None]:
         """Keep whole gradients in each process instead of reducing them."""
-        model.module.set_requires_gradient_sync(False)
+        module: Any = model.module
+        module.set_requires_gradient_sync(False)
         try:
             yield
         finally:
-            model.module.set_requires_gradient_sync(True)
+            module.set_requires_gradient_sync(True)
 
     def support_no_sync(self) -> bool:
         return True

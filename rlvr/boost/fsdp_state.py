@@ -14,7 +14,7 @@ def whole_parameters(module: nn.Module, dtype: torch.dtype | None = None) -> Ite
     """Name and whole tensor of each parameter, one after the other, cast before they are exchanged. Collective."""
     _reshard(module)
     for name, p in module.named_parameters():
-        shard = p.detach()
+        shard: Any = p.detach()
         yield name, (shard if dtype is None else shard.to(dtype)).full_tensor()
 
 

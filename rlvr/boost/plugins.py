@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from colossalai.booster import Booster
 
 ZERO_STAGES = {"zero1": 1, "zero2": 2, "zero2_cpu": 2}
+GEMINI = {"gemini": "static", "gemini_auto": "auto"}
 _NEEDS = {
-    "gemini": "Gemini keeps parameters in CUDA chunks",
-    "gemini_auto": "Gemini keeps parameters in CUDA chunks",
     "3d": "tensor and pipeline parallelism shard the model, and generation from sharded models is not there yet",
 }
 
@@ -81,6 +80,10 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         from rlvr.boost.fsdp import FsdpPlugin
 
         return Booster(plugin=FsdpPlugin(precision))
+    if parallel.plugin in GEMINI:
+        from rlvr.boost.gemini import GeminiRolePlugin
+
+        return Booster(plugin=GeminiRolePlugin(precision, GEMINI[parallel.plugin], grad_clip))
     plugin = LowLevelZeroPlugin(
         stage=ZERO_STAGES[parallel.plugin],
         precision=precision,

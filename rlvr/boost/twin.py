@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -31,7 +32,12 @@ class Twin:
             for key, p in owner._parameters.items()
             if p is not None
         ]
+        self._shapes = {name: p.shape for name, p in self.module.named_parameters()}
         self._depth = 0
+
+    def shape(self, name: str) -> torch.Size:
+        """Size of a parameter."""
+        return self._shapes[name]
 
     @property
     def in_use(self) -> bool:

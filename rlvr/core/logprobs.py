@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.overrides import handle_torch_function, has_torch_function
 
 from rlvr.core.guards import at_least_float32
 
@@ -78,6 +79,12 @@ def chunked_logprobs(
     Raises:
         ValueError: a temperature, softcap or chunk size that is not above 0.
     """
+    tensors = (hidden, weight, targets) if bias is None else (hidden, weight, targets, bias)
+    if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
+        return handle_torch_function(
+            chunked_logprobs, tensors, hidden, weight, targets, bias=bias, temperature=temperature, softcap=softcap, scale=scale,
+            chunk_tokens=chunk_tokens, with_entropy=with_entropy,
+        )  # fmt: skip
     _check_temperature(temperature)
     if softcap is not None and not softcap > 0:
         raise ValueError(f"softcap must be above 0 (or None for none), got {softcap}")
