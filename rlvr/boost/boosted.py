@@ -80,7 +80,7 @@ class Boosted:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped model (so that the plugin sees it) in the run's precision."""
         with self.autocast():
-            return self.model(*args, **kwargs)
+            return self.layout.forward(*args, **kwargs)
 
     def backward(self, loss: Tensor) -> None:
         """Accumulate the gradient of `loss`, a share of a loss that is summed over micro-batches and ranks.

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from colossalai.accelerator import get_accelerator
 from colossalai.zero.gemini.gemini_optimizer import GeminiOptimizer
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from rlvr.boost.layout import ShardedLayout
 
@@ -28,6 +29,15 @@ class GeminiLayout(ShardedLayout):
     """For `GeminiRolePlugin`. Weights are gathered from the float32 masters, which ColossalAI's own `state_dict` leaves out."""
 
     optimizer: GeminiOptimizer
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """With automatic placement Gemini first wants to watch a pass in training: it gets one, with a loss of 0."""
+        manager = self.model.gemini_manager
+        if not torch.is_grad_enabled() and manager.need_warmup and manager.is_warmup():
+            with torch.enable_grad():
+                out = tree_leaves(self.model(*args, **kwargs))
+                self.optimizer.backward(sum(0.0 * t.sum() for t in out if isinstance(t, Tensor) and t.requires_grad))
+        return super().forward(*args, **kwargs)
 
     def update(self, limit: float) -> float:
         """Gemini clips inside `step`, to the limit that the plugin was made with. Infinite where fp16 has overflowed."""

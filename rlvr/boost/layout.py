@@ -35,6 +35,10 @@ class Layout:
         """The module inside the plugin's wrapper."""
         return self.model.unwrap() if hasattr(self.model, "unwrap") else self.model
 
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the wrapped model."""
+        return self.model(*args, **kwargs)
+
     def update(self, limit: float) -> float:
         """Clip the gradients to a norm of `limit` (infinity = not at all) and step. Returns the norm before clipping."""
         norm = float(self.optimizer.clip_grad_by_norm(limit))

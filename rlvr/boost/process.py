@@ -73,6 +73,7 @@ def _launch(seed: int) -> None:
             keep_freed_memory()
     # ColossalAI calls collectives by names that newer torch wants to rename; nothing that a user could act on.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    warnings.filterwarnings("ignore", message="TypedStorage is deprecated", module="colossalai")
     colossalai.launch_from_torch(seed=seed, verbose=False)
 
 
