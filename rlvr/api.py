@@ -1,5 +1,6 @@
 """`rlvr.train(config)`: a whole run from one tree of settings."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 

@@ -17,13 +17,15 @@ from rlvr.config import CheckpointConfig, to_dict
 from rlvr.errors import UserError
 from rlvr.metrics import gather_json
 
-# Settings that may differ between a run and its continuation: they don't change a single weight.
+# Settings that may differ between a run and its continuation: they don't change what is learned.
 _FREE = {
     "ckpt": ("save_path", "resume", "keep_checkpoints", "save_interval"),
     "log": ("log_dir", "use_wandb", "num_sample_generations", "progress", "log_interval"),
     "model": ("trust_remote_code",),
     "eval": ("eval_interval", "eval_samples", "eval_temperature"),
     "data": ("eval_dataset",),
+    # A checkpoint holds whole tensors, which any plugin takes up; only rounding differs.
+    "parallel": ("plugin", "zero_cpu_offload"),
     "template": ("template_check",),
 }
 

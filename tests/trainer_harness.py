@@ -139,9 +139,13 @@ def make_roles(family: str, lora: LoraSettings | None, shared: bool) -> tuple[Ac
 
 
 def weights(trainer: PPOTrainer) -> torch.Tensor:
-    """Every weight of actor and critic (if there is one) in one vector."""
-    roles = [role for role in (trainer.actor, trainer.critic) if role is not None]
-    return torch.cat([p.detach().flatten() for role in roles for p in role.unwrapped.parameters()])
+    """Every weight of actor and critic (if there is one) in one vector; only in rank 0 if they are sharded. Collective."""
+    parts = []
+    for role in (trainer.actor, trainer.critic):
+        if role is not None:
+            with role.exact() as module:
+                parts += [p.detach().flatten() for p in module.parameters()]
+    return torch.cat(parts)
 
 
 def experience(count: int = 8, seed: int = 0, masked: int | None = None) -> list[Experience]:

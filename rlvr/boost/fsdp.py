@@ -80,15 +80,10 @@ class FsdpPlugin(DPPluginBase):
     Args:
         precision: "fp32", or "bf16": forward and backward passes with weights in bf16, gradients summed over processes in
             float32, and weights that are stored and updated in the precision in which they came.
-
-    Raises:
-        UserError: another precision.
     """
 
     def __init__(self, precision: str = "fp32") -> None:
         super().__init__()
-        if precision not in _DTYPES:
-            raise UserError(f"--plugin fsdp runs in {' or '.join(_DTYPES)}, not {precision}")
         self.dtype = _DTYPES[precision]
 
     def configure(

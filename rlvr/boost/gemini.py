@@ -8,19 +8,35 @@ Source: Fang et al., "Parallel Training of Pre-Trained Models via Chunk-Based Dy
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from colossalai.booster.plugin import GeminiPlugin
 from colossalai.zero.gemini import gemini_optimizer
+from colossalai.zero.gemini.chunk import ChunkManager
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from rlvr.boost.twin import Twin
 from rlvr.errors import UserError
 
-PRECISIONS = ("bf16", "fp16")
 # Gemini hands its optimizer float32 masters with gradients in the run's precision and a divisor. ColossalAI's own AdamWs
 # know what to do, but want a CUDA compiler; here `_prepare_gradients` does it.
 gemini_optimizer._AVAIL_OPTIM_LIST.add(AdamW)
+_rearrange = ChunkManager.rearrange_accumulated_grad_chunk
+
+
+def _keep_accumulated(manager: ChunkManager, chunk: Any) -> Any:
+    """Before a further backward pass: the gradients so far, which are a mean over processes. Those of sharded chunks are
+    multiplied by the number of processes, because each adds its shard alone. ColossalAI 0.5.0 does so to chunks, too, that
+    every process holds (all of a model with fewer than 32 million parameters), and counts their gradients several times.
+    """
+    if not chunk.grad_chunk.is_gathered:
+        return _rearrange(manager, chunk)
+    accumulated = chunk.grad_chunk.cuda_global_chunk.clone()
+    gradients = manager.init_grad_chunk(chunk)
+    gradients.cuda_global_chunk.copy_(accumulated)
+    return gradients
+
+
+ChunkManager.rearrange_accumulated_grad_chunk = _keep_accumulated
 
 
 class GeminiRolePlugin(GeminiPlugin):
@@ -30,16 +46,9 @@ class GeminiRolePlugin(GeminiPlugin):
         precision: "bf16" or "fp16".
         placement: "static": everything on the GPU, sharded; "auto": moves to main memory what does not fit.
         grad_clip: norm to which gradients are clipped, 0 = off.
-
-    Raises:
-        UserError: another precision.
     """
 
     def __init__(self, precision: str, placement: str, grad_clip: float) -> None:
-        if precision not in PRECISIONS:
-            raise UserError(
-                f"--plugin gemini runs in {' or '.join(PRECISIONS)}, not {precision}: give --mixed_precision bf16, or take fsdp"
-            )
         super().__init__(
             placement_policy=placement,
             precision=precision,

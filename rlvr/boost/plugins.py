@@ -39,10 +39,17 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
     Raises:
         UserError: says what the plugin needs and which ones work.
     """
-    works = "plugins that work here: ddp, zero1, zero2, zero2_cpu, fsdp"
+    names = ["ddp", *ZERO_STAGES, "fsdp", *(GEMINI if device.type == "cuda" else ["gemini"])]
+    works = f"plugins that work here: {', '.join(names)}"
     if parallel.plugin in _NEEDS:
         cuda = "" if device.type == "cuda" else " and needs a CUDA GPU, which this machine does not have"
         raise UserError(f"--plugin {parallel.plugin}: {_NEEDS[parallel.plugin]}{cuda}; {works}")
+    if parallel.plugin == "gemini_auto" and device.type != "cuda":
+        raise UserError(
+            "--plugin gemini_auto: it moves weights between a GPU and main memory, and needs a CUDA GPU, which this machine does "
+            f"not have; {works}"
+        )
+    _check_precision(parallel, device)
     for flag in ("tp", "pp", "sp"):
         if getattr(parallel, flag) != 1:
             raise UserError(
@@ -55,6 +62,18 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
         raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
     if parallel.mixed_precision == "fp16" and device.type != "cuda":
         raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
+
+
+def _check_precision(parallel: ParallelConfig, device: torch.device) -> None:
+    """Refuse a precision that the plugin does not have."""
+    allowed = {"fsdp": ("fp32", "bf16"), "gemini": ("bf16", "fp16"), "gemini_auto": ("bf16", "fp16")}.get(parallel.plugin)
+    precision = resolve_precision(parallel.mixed_precision, device)
+    if allowed and precision not in allowed:
+        automatic = " (which is what auto chooses here)" if parallel.mixed_precision == "auto" else ""
+        raise UserError(
+            f"--plugin {parallel.plugin} runs in {' or '.join(allowed)}, not {precision}{automatic}: give --mixed_precision "
+            f"bf16, or another plugin"
+        )
 
 
 def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: float) -> "Booster":

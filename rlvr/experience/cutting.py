@@ -56,7 +56,8 @@ def cut_on_all_ranks(
 ) -> list[list[int]]:
     """`cut_by_length` into as many passes on every rank, of which the last may be empty. Collective.
 
-    ZeRO-2 synchronises in every backward pass, and a rank that made one more would wait for ever.
+    ZeRO-2 synchronises in every backward pass, plugins that shard weights in every forward pass too, and a rank that made one
+    more would wait for ever.
     """
     cut = partial(cut_by_length, lengths, max_rows, max_tokens=max_tokens, packed=packed)
     passes = cut() if lengths else [[]]

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import max_over_ranks
 from rlvr.errors import UserError
-from rlvr.experience.cutting import cut_by_length
+from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.models.batch import collate
 from rlvr.models.frozen import Reference
 from rlvr.rollout.engine import Rollout
@@ -70,9 +68,9 @@ def score_rollouts(
 
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rollouts]
     roles = [role.unwrapped for role in (actor, critic) if role is not None]
-    cut = partial(cut_by_length, lengths, batch_size, packed=all(role.packs for role in roles))
-    # Where weights are sharded every forward pass is collective, so all ranks make the same number.
-    for rows in cut(pieces=max_over_ranks(len(cut()), device)):
+    packed = all(role.packs for role in roles)
+    # Where weights are sharded every forward pass is collective, too. All ranks have as many rollouts, so none is empty.
+    for rows in cut_on_all_ranks(lengths, batch_size, device, packed=packed):
         batch = collate(
             [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
         ).to(device)

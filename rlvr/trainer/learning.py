@@ -105,7 +105,6 @@ def train_actor(
     losses: list[Callable[[], Tensor]] = []
     if ptx_size is not None:
         losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
-    # Behind the ptx loss, which makes no gradient of a value head: the last pass is the one that DDP synchronises.
     losses += [partial(actor_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
     actor.learn(losses)
     _count_step(meter, "actor")
@@ -208,6 +207,9 @@ def value_loss(values: Tensor, batch: MicroBatch, size: StepSize, settings: PPOS
 
 def ptx_loss(actor: Boosted, batch: SequenceBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
     """This micro-batch's share of `ptx_coef` times the language-modelling loss on supervised data."""
-    per_token = lm_loss(actor.forward(batch).logprobs)
+    out = actor.forward(batch)
+    per_token = lm_loss(out.logprobs)
     meter.add_tokens("train/ptx_loss", per_token, batch.response_mask)
-    return settings.ptx_coef * aggregate(per_token, batch.response_mask, size, "token_mean")
+    loss = settings.ptx_coef * aggregate(per_token, batch.response_mask, size, "token_mean")
+    # Gemini wants a gradient of every weight in every pass, a value head's too.
+    return loss if out.values is None else loss + 0.0 * out.values.sum()

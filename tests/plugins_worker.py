@@ -1,0 +1,193 @@
+"""Run by `tests/distributed/test_plugins.py` in 1, 2 and 4 processes: trains a small model under each plugin, and lets rank 0
+save what came of it.
+
+torchrun --nproc_per_node=2 tests/plugins_worker.py FOLDER
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from tiny_models import VOCAB
+from trainer_harness import StopAfter, loader, make_trainer, prompts, weights
+
+from rlvr.boost import process as processes
+from rlvr.checkpoint import list_checkpoints
+from rlvr.data.prompts import Prompt, PromptLoader
+from rlvr.data.sampling import PromptSampler
+from rlvr.metrics import gather_json
+from rlvr.models.lora_settings import LoraSettings
+from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.seeding import derive_seed
+from rlvr.trainer.interrupt import Interrupted
+from rlvr.trainer.ppo import PPOTrainer
+
+PLAN = (3, 1, 1)  # 3 episodes of 32 responses: 6 optimizer steps of 16
+LAYOUTS = {  # every plugin that runs on a CPU, in each precision that it has
+    "fp32": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp"),
+    "bf16": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini"),
+}
+SETTINGS: dict[str, Any] = {
+    "experience_settings": {"whiten_rewards": True},
+    # So few tokens in a pass that the ranks, whose responses differ in length, would make different numbers of passes.
+    "settings": {"micro_batch_tokens": 48},
+    "kl_coef": 0.05,
+}
+GROUPED: dict[str, Any] = {"experience_settings": {"estimator": "grpo"}, "num_generations": 4, "kl_coef": 0.05}
+
+
+class ResponseOfPrompt(Engine):
+    """Gives each prompt a response that follows from it (and from its place in its group), short or long."""
+
+    def __init__(self, group: int = 1) -> None:
+        self.group = group
+
+    def stream(self, model: Any, prompts: Sequence[Prompt], sampling: Sampling, seed: Any) -> Iterator[list[Rollout]]:
+        rollouts, seen = [], {}
+        for prompt in prompts:
+            number = seen[prompt.problem.id] = seen.get(prompt.problem.id, -1) + 1
+            g = torch.Generator().manual_seed(derive_seed("response", prompt.problem.id, number % self.group))
+            length = int(torch.randint(1, 4, (), generator=g)) + 6 * (int(prompt.problem.id) % 2)
+            ids = torch.randint(2, VOCAB, (length,), generator=g)
+            ends = length < 8
+            ids[-1] = 1 if ends else ids[-1]
+            rollouts.append(Rollout(torch.tensor(prompt.ids), ids, "stop" if ends else "length"))
+        yield rollouts
+
+
+def share(per_step: int = 32) -> PromptLoader:
+    """This process's share of the prompts."""
+    rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    return PromptLoader(prompts(), PromptSampler(40, per_step, 0), rank, world_size)
+
+
+class Rows:
+    """A sink that keeps rows of metrics."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def log(self, step: int, metrics: dict[str, float]) -> None:
+        self.rows.append({k: v for k, v in metrics.items() if not k.startswith("time/")})
+
+    def close(self) -> None: ...
+
+
+def train(plugin: str, precision: str, **changes: Any) -> dict[str, Any]:
+    """A run with responses that don't depend on the number of processes: metrics of each episode, and final weights."""
+    group = changes.get("num_generations", 1)
+    sink = Rows()
+    trainer = make_trainer(plugin=plugin, precision=precision, engine=ResponseOfPrompt(group), **changes)
+    trainer.tracker.sinks.append(sink)
+    trainer.fit(*PLAN, share(32 // group))
+    return {"rows": sink.rows, "weights": weights(trainer)}
+
+
+def resumed(folder: Path, plugin: str, precision: str) -> dict[str, Any]:
+    """A run that samples for itself: as it is, and stopped in the middle and taken up again; both with final weights."""
+    results = {}
+    for name, stop in (("whole", None), ("resumed", 4)):
+        place = folder / f"{plugin}-{precision}-{name}"
+        options = {"plugin": plugin, "precision": precision, "settings": {"micro_batch_tokens": 48}}
+        trainer = make_trainer(place, callbacks=[StopAfter(stop)] if stop else [], **options)
+        try:
+            trainer.fit(*PLAN, share())
+        except Interrupted as interrupted:
+            trainer = make_trainer(place, **options)
+            trainer.load_checkpoint(Path(str(interrupted.checkpoint)))
+            trainer.fit(*PLAN, share())
+        results[name] = weights(trainer)
+    return results
+
+
+def converted(folder: Path, first: str, second: str, precision: str) -> torch.Tensor:
+    """Final weights of a run whose first episode is one plugin's and whose others are another's."""
+    place = folder / f"{first}-{second}-{precision}"
+    options = {"precision": precision, "engine": ResponseOfPrompt(), **SETTINGS}
+    make_trainer(place, plugin=first, **options).fit(1, 1, 1, share())
+    trainer = make_trainer(place, plugin=second, **options)
+    trainer.load_checkpoint(list_checkpoints(place)[-1])
+    trainer.fit(*PLAN, share())
+    return weights(trainer)
+
+
+def sampled(plugin: str, precision: str = "fp32") -> dict[str, Any]:
+    """What each rank samples for the same prompts, twice from the same state; and the response's logprobs in learning."""
+    trainer = make_trainer(plugin=plugin, precision=precision, settings={"micro_batch_tokens": 48})
+    same = prompts(4) * 2
+    told = []
+    for _ in range(2):
+        collected = trainer.maker.make_experience(same, trainer.meter, 7, trainer.rank)
+        told.append([item.response_ids.tolist() for item in collected.experience])
+    ratio = trainer.meter.means()
+    return {"responses": gather_json(told[0]), "again": gather_json(told[1]), "meter": ratio}
+
+
+def groups() -> list[list[list[str]]]:
+    """Which problems each rank's responses belong to, in order, with four responses to each."""
+    trainer = make_trainer(plugin="zero2", engine=ResponseOfPrompt(4), **GROUPED)
+    seen: list[list[str]] = []
+    make = trainer.maker.make_experience
+
+    def recording(given: Sequence[Prompt], *arguments: Any, **options: Any) -> Any:
+        seen.append([prompt.problem.id for prompt in given])
+        return make(given, *arguments, **options)
+
+    trainer.maker.make_experience = recording  # type: ignore[method-assign]
+    trainer.fit(1, 2, 1, share(8))
+    return gather_json(seen)
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """Each check's material, under its name."""
+    world_size = dist.get_world_size()
+    results: dict[str, Any] = {}
+    for precision, plugins in LAYOUTS.items():
+        for plugin in plugins:
+            results[f"{plugin} {precision}"] = train(plugin, precision, **SETTINGS)
+    for plugin in ("zero2", "fsdp"):
+        results[f"{plugin} grouped"] = train(plugin, "fp32", **GROUPED)
+        results[f"{plugin} lora"] = train(plugin, "fp32", lora=LoraSettings(r=4), **SETTINGS)
+    results["fsdp shared"] = train("fsdp", "fp32", shared=True, **SETTINGS)
+    if world_size == 1:
+        return results | {f"ddp {kind}": train("ddp", "fp32", **c) for kind, c in REFERENCES.items()}
+    results["groups"] = groups()
+    for plugin in ("ddp", "fsdp"):
+        results[f"{plugin} sampled"] = sampled(plugin)
+    for plugin, precision in (("fsdp", "fp32"), ("fsdp", "bf16"), ("gemini", "bf16"), ("zero2_cpu", "bf16")):
+        results[f"{plugin} {precision} stopped"] = resumed(folder, plugin, precision)
+    for first, second, precision in CONVERSIONS:
+        results[f"{first} to {second} {precision}"] = converted(folder, first, second, precision)
+    return results
+
+
+REFERENCES: dict[str, dict[str, Any]] = {
+    "grouped": GROUPED,
+    "lora": {"lora": LoraSettings(r=4), **SETTINGS},
+    "shared": {"shared": True, **SETTINGS},
+}
+CONVERSIONS = (
+    ("ddp", "fsdp", "fp32"),
+    ("fsdp", "zero2", "fp32"),
+    ("zero2", "ddp", "fp32"),
+    ("ddp", "zero2", "bf16"),
+    ("zero2", "fsdp", "bf16"),
+    ("fsdp", "gemini", "bf16"),
+    ("gemini", "ddp", "bf16"),
+)
+
+
+def main(folder: Path) -> None:
+    info = processes.start(seed=0, num_threads=1)
+    results = everything(folder)
+    if info.is_main:
+        torch.save(results, folder / "results.pt")
+    processes.barrier()
+    processes.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
