@@ -126,5 +126,6 @@ def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTra
 
 
 def weights(trainer: SupervisedTrainer[Any]) -> torch.Tensor:
-    """Every weight in one vector."""
-    return torch.cat([p.detach().flatten().float() for p in trainer.role.unwrapped.parameters()])
+    """Every weight in one vector; only in rank 0 if they are sharded. Collective."""
+    with trainer.role.exact() as module:
+        return torch.cat([p.detach().flatten().float() for p in module.parameters()])

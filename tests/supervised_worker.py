@@ -17,6 +17,8 @@ from rlvr.boost import process as processes
 RUNS = {
     "sft ddp": ("sft", {"packing": True, "attention": "eager"}),
     "sft zero2": ("sft", {"packing": True, "attention": "eager", "plugin": "zero2", "micro_batch_tokens": 24}),
+    "sft fsdp": ("sft", {"plugin": "fsdp", "micro_batch_tokens": 24}),
+    "rm fsdp": ("rm", {"plugin": "fsdp", "micro_batch_tokens": 40}),
     "rm ddp": ("rm", {"plugin": "ddp", "micro_batch_tokens": 40}),
     "rm zero1": ("rm", {"plugin": "zero1", "train_batch_size": 4, "accumulation_steps": 2}),
 }

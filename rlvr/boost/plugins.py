@@ -66,7 +66,9 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
 
 def _check_precision(parallel: ParallelConfig, device: torch.device) -> None:
     """Refuse a precision that the plugin does not have."""
-    allowed = {"fsdp": ("fp32", "bf16"), "gemini": ("bf16", "fp16"), "gemini_auto": ("bf16", "fp16")}.get(parallel.plugin)
+    allowed = {"fsdp": ("fp32", "bf16"), "gemini": ("bf16", "fp16"), "gemini_auto": ("bf16", "fp16")}.get(
+        parallel.plugin
+    )
     precision = resolve_precision(parallel.mixed_precision, device)
     if allowed and precision not in allowed:
         automatic = " (which is what auto chooses here)" if parallel.mixed_precision == "auto" else ""

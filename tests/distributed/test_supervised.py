@@ -24,7 +24,7 @@ def test_a20_a24_two_processes_learn_what_one_does(tmp_path, clean_env) -> None:
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     alone, together = train_all(), torch.load(saved, weights_only=True)
-    assert alone.keys() == together.keys() and len(alone) == 4
+    assert alone.keys() == together.keys() and len(alone) == 6
     for name in alone:
         assert (alone[name]["weights"] - together[name]["weights"]).abs().mean() < 2e-6, name
         assert alone[name]["held out"] == pytest.approx(together[name]["held out"], rel=1e-5, abs=1e-6)
