@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from rlvr.boost.plugins import GEMINI
 from rlvr.config import Config, ParallelConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
@@ -128,7 +129,7 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     if has_critic(config):
         critic = actor if m.rm_pretrain in (None, m.pretrain) else Footprint(str(m.rm_pretrain), run, trusts, lora)
         learned = critic.backbone_learned + critic.hidden + 1
-        shared = lora is not None and critic is actor
+        shared = lora is not None and critic is actor and config.parallel.plugin != "fsdp"  # which cuts each role's
         roles.append(make("critic", learned if shared else critic.backbone_parameters + critic.hidden + 1, learned))
         models["critic"] = critic
     if config.algo.kl_coef and (lora is None or m.ref_model):
@@ -150,6 +151,10 @@ def trained(parallel: ParallelConfig, world_size: int, precision: str, name: str
         return Role(name, count, FLOAT32 * count, 2 * FLOAT32 * learned, ADAM * learned)
     working = FLOAT32 if precision == "fp32" else BFLOAT16
     share = learned // world_size
+    if plugin == "fsdp":  # whole gradients add up over micro-batches before they are cut
+        return Role(name, count, FLOAT32 * count // world_size, FLOAT32 * (learned + share), ADAM * share)
+    if plugin in GEMINI:
+        return Role(name, count, working * count // world_size, working * share, (ADAM + FLOAT32) * share)
     masters = 0 if working == FLOAT32 and world_size == 1 else FLOAT32 * share
     gradients = working * (learned if plugin == "zero1" else share) + FLOAT32 * share
     offloaded = parallel.zero_cpu_offload or plugin == "zero2_cpu"
@@ -164,7 +169,11 @@ def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tup
     at_rest = sum(role.parameters + role.optimizer for role in roles if role.name not in FROZEN)
     at_rest += sum(buckets(role, config.parallel) for role in roles)
     phases = [
-        Phase("rollout", at_rest + elsewhere, _of_rollout(case, models["actor"])),
+        Phase(
+            "rollout",
+            at_rest + elsewhere,
+            _of_rollout(case, models["actor"]) | _whole_actor(case, roles[0], models["actor"]),
+        ),
         Phase("scoring", at_rest + frozen, _of_scoring(case, models)),
     ]
     for role in roles:
@@ -172,6 +181,13 @@ def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tup
             held = at_rest - buckets(role, config.parallel) + role.gradients + elsewhere
             phases.append(Phase(f"learning ({role.name})", held, _of_learning(case, role.name, models[role.name])))
     return tuple(phases)
+
+
+def _whole_actor(case: _Case, actor: Role, model: Footprint) -> dict[str, int]:
+    """Where weights are sharded, they are gathered to generate."""
+    if case.config.parallel.plugin not in ("fsdp", *GEMINI):
+        return {}
+    return {"whole weights": actor.count * model.precision.computes.itemsize}
 
 
 def buckets(role: Role, parallel: ParallelConfig) -> int:

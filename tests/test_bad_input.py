@@ -218,7 +218,13 @@ def test_batch_sizes_that_do_not_divide(capsys, tmp_path) -> None:
     assert "multiple of 3" in fails(capsys, tmp_path, "--num_generations", "3")
 
 
-@pytest.mark.parametrize("plugin", ["gemini", "gemini_auto", "3d"])
+def test_precisions_that_a_plugin_does_not_have(capsys, tmp_path) -> None:
+    message = fails(capsys, tmp_path, "--plugin", "gemini", "--mixed_precision", "fp32")
+    assert "gemini runs in bf16 or fp16, not fp32: give --mixed_precision bf16" in message
+    assert "fp16" in fails(capsys, tmp_path, "--plugin", "fsdp", "--mixed_precision", "fp16")
+
+
+@pytest.mark.parametrize("plugin", ["gemini_auto", "3d"])
 def test_plugins_that_need_more_than_there_is(capsys, tmp_path, plugin) -> None:
     message = fails(capsys, tmp_path, "--plugin", plugin)
     assert plugin in message and "ddp" in message

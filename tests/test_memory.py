@@ -74,6 +74,12 @@ def test_roles_by_plugin_and_algorithm() -> None:
         assert zero.parameters == 2 * count and zero.optimizer == 12 * (count // 4)
     offloaded = estimate(made(parallel={"plugin": "zero2_cpu"}), 4, "bf16", False).roles[0]
     assert offloaded.optimizer == 0
+    fsdp = estimate(made(parallel={"plugin": "fsdp"}), 4, "bf16", False)
+    assert fsdp.roles[0].parameters == count and fsdp.roles[0].optimizer == 2 * count
+    assert fsdp.phases[0].passing["whole weights"] == 2 * count
+    gemini = estimate(made(parallel={"plugin": "gemini"}), 4, "bf16", False)
+    assert gemini.roles[0].parameters == 2 * count // 4 and gemini.roles[0].optimizer == 12 * (count // 4)
+    assert "whole weights" not in estimate(made(), 1, "fp32", False).phases[0].passing
 
 
 def test_phases_follow_the_settings() -> None:

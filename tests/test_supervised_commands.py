@@ -117,7 +117,7 @@ def test_rows_that_are_left_out_are_counted(capsys, tmp_path) -> None:
         ("--question_column", "q", "--prompt_text_column", "p"),
         ("--max_length", "0"),
         ("--log_interval", "0"),
-        ("--plugin", "gemini"),
+        ("--plugin", "gemini_auto"),
         ("--tp", "2"),
         ("--mixed_precision", "fp16"),
         ("--pretrain", "/nowhere/no-such-folder"),

@@ -25,7 +25,7 @@ _REFUSED = {
     **dict.fromkeys(("model_adapter_name", "ref_adapter_name"), _ADAPTERS),
     **dict.fromkeys(("push_to_hub", "hub_model_id", "hub_strategy", "hub_token", "hub_private_repo"), _HUB),
     **dict.fromkeys(("deepspeed", "ds3_gather_for_generation"), _DEEPSPEED),
-    "fsdp": "belongs to PyTorch's FSDP; models are sharded by ColossalAI here: PPOConfig(plugin='zero2')",
+    "fsdp": "is how transformers asks for PyTorch's FSDP; here: PPOConfig(plugin='fsdp')",
     "dataset_num_proc": "has nothing to do: prompts are encoded in one process",
     "optim": "would choose the optimizer, which is AdamW here",
     "eval_strategy": "has no effect: num_sample_generations says how often eval_dataset is answered",
@@ -110,8 +110,8 @@ class PPOConfig:
     """Compute in bfloat16. Default: where the hardware is fast in it."""
     fp16: bool = False
     """Compute in float16 (needs CUDA)."""
-    plugin: Literal["ddp", "zero1", "zero2", "zero2_cpu"] = "ddp"
-    """ColossalAI's plugin: plain data parallelism, or with sharded optimizer (zero1) and gradients (zero2)."""
+    plugin: Literal["ddp", "zero1", "zero2", "zero2_cpu", "fsdp"] = "ddp"
+    """Booster plugin: plain data parallelism, or with sharded optimizer (zero1), gradients (zero2) and weights (fsdp)."""
     num_sample_generations: int = 10
     """How often in the run `eval_dataset` is answered and shown; 0 = never."""
     save_strategy: Literal["no", "steps"] = "steps"
@@ -195,7 +195,7 @@ _ONE_OF: dict[str, tuple[Any, ...]] = {
     "stop_token": (None, "eos"),
     "kl_estimator": ("k1", "k3"),
     "lr_scheduler_type": ("linear", "cosine", "constant", "constant_with_warmup"),
-    "plugin": ("ddp", "zero1", "zero2", "zero2_cpu"),
+    "plugin": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp"),
     "save_strategy": ("no", "steps"),
     "report_to": ("none", "tensorboard", "wandb"),
 }

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -142,18 +142,25 @@ def devices() -> Iterator[Finding]:
 
 
 def plugins() -> Iterator[Finding]:
-    """Which Booster plugins can be used."""
+    """Which Booster plugins can be used, and what they were tested with."""
     from typing import get_args
 
     import torch
 
     from rlvr.boost.plugins import check_plugin
+    from rlvr.boost.tested import VERSIONS, described
     from rlvr.config import ParallelConfig
     from rlvr.config.sections import Plugin
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for name in get_args(Plugin):
-        yield _try("plugins", name, lambda name=name: check_plugin(ParallelConfig(plugin=name), device))  # type: ignore[misc]
+        asked = ParallelConfig(plugin=name, mixed_precision="bf16")  # which every plugin has
+        found = _try("plugins", name, lambda asked=asked: check_plugin(asked, device))  # type: ignore[misc]
+        yield replace(found, text="; ".join(filter(None, (found.text, described(name)))))
+    here = {package: installed(package) for package in VERSIONS}
+    same = all((here[package] or "").split("+")[0] == tested for package, tested in VERSIONS.items())
+    text = ", ".join(f"{package} {tested}" for package, tested in VERSIONS.items())
+    yield Finding("plugins", "tested with", "ok", text + ("" if same else "; here other versions are installed"))
 
 
 def engines() -> Iterator[Finding]:

@@ -29,7 +29,10 @@ def test_all_is_looked_at_and_nothing_is_left_behind(tmp_path: Path, capsys, mon
     for package in ("rlvr", "torch", "transformers", "colossalai"):
         assert found["packages", package]["state"] == "ok"
     assert "pip install" in found["packages", "vllm"]["text"] or found["packages", "vllm"]["state"] == "ok"
-    assert found["plugins", "ddp"]["state"] == found["plugins", "zero2"]["state"] == "ok"
+    for plugin in ("ddp", "zero2", "fsdp", "gemini"):
+        assert found["plugins", plugin]["state"] == "ok"
+        assert "1, 2 and 4 processes on the CPU" in found["plugins", plugin]["text"]
+    assert "torch" in found["plugins", "tested with"]["text"]
     assert found["engines", "hf"]["state"] == "ok"
     assert ("devices", "bf16") in found and ("devices", "threads") in found
     assert str(tmp_path / "cache") in found["folders", "models"]["text"]

@@ -70,7 +70,7 @@ def test_mistakes_are_found_as_in_training(nowhere: Path, capsys) -> None:
         (["--train_batch_size", "7"], "multiple"),
         (["--lam", "2"], "between 0 and 1"),
         (["--kl_horizon", "5"], "without --kl_target"),
-        (["--plugin", "gemini"], "gemini"),
+        (["--plugin", "gemini_auto"], "gemini_auto"),
         (["--pretrain", str(nowhere / "none")], "none"),
     ):
         assert main(["train", *REWARD, *flags, "--dry_run"]) == 2
