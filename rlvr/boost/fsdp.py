@@ -16,10 +16,11 @@ from colossalai.booster.plugin.dp_plugin_base import DPPluginBase
 from colossalai.interface import ModelWrapper, OptimizerWrapper
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.optim import Optimizer
 
 from rlvr.boost.fsdp_io import FsdpCheckpointIO
+from rlvr.boost.fsdp_layout import FsdpLayout
+from rlvr.boost.fsdp_state import MixedPrecisionPolicy, fully_shard
 from rlvr.boost.twin import Twin
 from rlvr.errors import UserError
 
@@ -111,6 +112,9 @@ class FsdpPlugin(DPPluginBase):
                 group["params"] = [sharded[names[id(p)]] for p in group["params"]]
             optimizer = FsdpOptimizer(optimizer)
         return FsdpModel(model, twin, self.dtype), optimizer, criterion, dataloader, lr_scheduler
+
+    def make_layout(self, booster: Any, model: FsdpModel, optimizer: Any) -> FsdpLayout:
+        return FsdpLayout(booster, model, optimizer, model.twin)
 
     @contextmanager
     def no_sync(self, model: nn.Module, optimizer: OptimizerWrapper | None = None) -> Iterator[None]:

@@ -6,15 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlvr.boost.fsdp import FsdpModel
 from rlvr.boost.fsdp_state import set_optimizer_state, set_parameters, whole_optimizer_state, whole_parameters
 from rlvr.boost.layout import ShardedLayout
 
 
 class FsdpLayout(ShardedLayout):
     """For `FsdpPlugin`. The sharded weights are as precise as they came, so there are no other masters."""
-
-    model: FsdpModel
 
     def gather(self, exact: bool) -> Iterator[tuple[str, Tensor]]:
         return whole_parameters(self.unwrapped, None if exact else self.model.dtype)

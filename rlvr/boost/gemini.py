@@ -14,6 +14,7 @@ from colossalai.zero.gemini.chunk import ChunkManager
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
+from rlvr.boost.gemini_layout import GeminiLayout
 from rlvr.boost.twin import Twin
 from rlvr.errors import UserError
 
@@ -83,6 +84,9 @@ class GeminiRolePlugin(GeminiPlugin):
         boosted, *rest = super().configure(model, optimizer, criterion, dataloader, lr_scheduler)
         boosted.beside = (twin,)  # in a tuple, or the twin would count as a part of the model
         return boosted, *rest
+
+    def make_layout(self, booster: Any, model: Any, optimizer: Any) -> GeminiLayout:
+        return GeminiLayout(booster, model, optimizer, model.beside[0])
 
 
 def _prepare_gradients(optimizer: Optimizer, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

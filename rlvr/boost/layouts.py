@@ -9,18 +9,12 @@ if TYPE_CHECKING:
 
 
 def layout_of(booster: "Booster", model: Any, optimizer: Any) -> Layout:
-    """The layout that the Booster's plugin has given a role."""
+    """The layout that the Booster's plugin has given a role. Plugins of ours say so themselves."""
     from colossalai.booster.plugin import LowLevelZeroPlugin
 
-    from rlvr.boost.fsdp import FsdpPlugin
-    from rlvr.boost.fsdp_layout import FsdpLayout
-    from rlvr.boost.gemini import GeminiRolePlugin
-    from rlvr.boost.gemini_layout import GeminiLayout
     from rlvr.boost.zero import ZeroLayout
 
-    if isinstance(booster.plugin, FsdpPlugin):
-        return FsdpLayout(booster, model, optimizer, model.twin)
-    if isinstance(booster.plugin, GeminiRolePlugin):
-        return GeminiLayout(booster, model, optimizer, model.beside[0])
+    if hasattr(booster.plugin, "make_layout"):
+        return booster.plugin.make_layout(booster, model, optimizer)
     kind = ZeroLayout if isinstance(booster.plugin, LowLevelZeroPlugin) else Layout
     return kind(booster, model, optimizer)

@@ -5,13 +5,21 @@ Automatic placement reads how much GPU memory is in use, which is made up here; 
 
 import pytest
 import torch
-from tiny_models import tiny_model
-from trainer_harness import loader, make_trainer, weights
+from tiny_models import ragged, tiny_model
+from trainer_harness import CPU, loader, make_trainer, weights
 
 from rlvr.boost import plugins
+from rlvr.boost.boosted import Boosted
 from rlvr.boost.gemini import GeminiRolePlugin
+from rlvr.config import ParallelConfig
+from rlvr.core.losses import StepSize
 from rlvr.errors import UserError
+from rlvr.metrics import Meter
+from rlvr.models.actor import ActorWithValues
+from rlvr.models.batch import collate
 from rlvr.models.lora_settings import LoraSettings
+from rlvr.trainer.learning import ptx_loss
+from rlvr.trainer.settings import PPOSettings
 
 pytestmark = pytest.mark.usefixtures("process")
 PLAN = (2, 1, 1)
@@ -44,6 +52,16 @@ def test_the_norm_is_known_without_clipping() -> None:
     clipped, norm = trained(plugin="gemini", grad_clip=0.1)
     free, other = trained(plugin="gemini", grad_clip=0.0)
     assert norm > 0.1 and other > 0.1 and not torch.equal(clipped, free)
+
+
+def test_a_pass_without_values_gives_a_value_head_its_gradient() -> None:
+    """Gemini fails if a weight has no gradient; the language-modelling loss reads no values."""
+    actor = ActorWithValues(tiny_model())
+    booster = plugins.make_booster(ParallelConfig(plugin="gemini", mixed_precision="bf16"), CPU, 1.0)
+    role = Boosted(booster, actor, torch.optim.AdamW(actor.parameters(), lr=1e-2))
+    settings = PPOSettings(ptx_coef=0.5)
+    batch = collate(*ragged())
+    assert role.learn([lambda: ptx_loss(role, batch, StepSize(20.0, 5.0), settings, Meter())]) > 0
 
 
 def test_what_it_can_not_train_is_refused() -> None:

@@ -34,19 +34,30 @@ EVERY = [(plugin, precision) for precision, plugins in LAYOUTS.items() for plugi
 SIZES = (1, 2, 4)
 
 
-@pytest.fixture(scope="module")
-def results(process, clean_env, tmp_path_factory) -> dict[int, dict[str, Any]]:
-    """What the worker gives, by number of processes."""
-    found = {1: everything(tmp_path_factory.mktemp("one"))}
-    for size in SIZES[1:]:
-        folder = tmp_path_factory.mktemp(f"processes-{size}")
+class Results(dict[int, dict[str, Any]]):
+    """What the worker gives, by number of processes; made when it is first asked for."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        super().__init__()
+        self.folder, self.env = folder, env
+
+    def __missing__(self, size: int) -> dict[str, Any]:
+        folder = self.folder / str(size)
+        folder.mkdir()
+        if size == 1:
+            self[1] = everything(folder)
+            return self[1]
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={size}", "--standalone"]
-        done = subprocess.run(
-            [*command, str(WORKER), str(folder)], env=clean_env, capture_output=True, text=True, timeout=400
-        )
+        command += [str(WORKER), str(folder)]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=280)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        found[size] = torch.load(folder / "results.pt", weights_only=True)
-    return found
+        self[size] = torch.load(folder / "results.pt", weights_only=True)
+        return self[size]
+
+
+@pytest.fixture(scope="module")
+def results(process, clean_env, tmp_path_factory) -> Results:
+    return Results(tmp_path_factory.mktemp("plugins"), clean_env)
 
 
 def check(mine: dict[str, Any], theirs: dict[str, Any], rel: float, rounding: float, apart: float) -> None:
