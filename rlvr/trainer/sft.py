@@ -66,8 +66,8 @@ class SFTTrainer(SupervisedTrainer[Example]):
         self.packing = packing
         role = Boosted(booster, as_actor(model), optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
         if packing and not role.unwrapped.packs:
-            with role.autocast():
-                check_packing(role.unwrapped)
+            with role.whole() as actor, role.autocast():
+                check_packing(actor)
 
         files = RoleFiles("actor", tokenizer, lora_merge)
         super().__init__(role, files, examples, held_out, settings, **loop)
