@@ -8,7 +8,7 @@ import torch
 
 from rlvr import build
 from rlvr.boost.plugins import resolve_precision
-from rlvr.boost.process import ProcessInfo
+from rlvr.boost.replica import Replica, replica_of
 from rlvr.build_rewards import describe_rewards, make_reward_model
 from rlvr.config import TINY_SETTINGS, Config, base_config, by_section, to_dict
 from rlvr.console import ConsoleView
@@ -140,7 +140,8 @@ def _assemble(
     for note in prompts.notes:
         session.note(note)
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
-    loader = PromptLoader(prompts.train, sampler, process.rank, process.world_size)
+    replica = replica_of(config.parallel.replica_size)
+    loader = PromptLoader(prompts.train, sampler, replica.share, process.world_size)
     engine = make_engine(config.rollout.engine, tokenizer)
     engine.autocast = resolve_precision(config.parallel.mixed_precision, process.device) == "bf16"
     engine.on_progress = view.on_generated if view is not None else None
@@ -201,7 +202,7 @@ def _assemble(
     )
     if evaluator is not None:
         trainer.evaluator = partial(_evaluate, evaluator, trainer)
-    return trainer, loader, _make_ptx_loader(config, process, tokenizer, conversation)
+    return trainer, loader, _make_ptx_loader(config, replica, tokenizer, conversation)
 
 
 def _evaluate(evaluator: Evaluator, trainer: PPOTrainer) -> dict[str, float]:
@@ -236,7 +237,7 @@ def _make_evaluator(
     return Evaluator(prompts.test, engine, sampling, tokenizer, conversation)
 
 
-def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any, conversation: Conversation) -> Any:
+def _make_ptx_loader(config: Config, replica: Replica, tokenizer: Any, conversation: Conversation) -> Any:
     if not config.data.ptx_dataset:
         return None
     from rlvr.data.supervised import SupervisedLoader
@@ -248,6 +249,6 @@ def _make_ptx_loader(config: Config, process: ProcessInfo, tokenizer: Any, conve
         batch_size=config.data.ptx_batch_size,
         max_length=config.rollout.max_length,
         seed=config.train.seed,
-        rank=process.rank,
-        world_size=process.world_size,
+        rank=replica.index,
+        world_size=replica.count,
     )

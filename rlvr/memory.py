@@ -153,12 +153,28 @@ def trained(parallel: ParallelConfig, world_size: int, precision: str, name: str
     share = learned // world_size
     if plugin == "fsdp":  # whole gradients add up over micro-batches before they are cut
         return Role(name, count, FLOAT32 * count // world_size, FLOAT32 * (learned + share), ADAM * share)
+    if plugin == "3d":
+        return _cut_up(parallel, world_size, working, name, count, learned)
     if plugin in GEMINI:
         return Role(name, count, working * count // world_size, working * share, (ADAM + FLOAT32) * share)
     masters = 0 if working == FLOAT32 and world_size == 1 else FLOAT32 * share
     gradients = working * (learned if plugin == "zero1" else share) + FLOAT32 * share
     offloaded = parallel.zero_cpu_offload or plugin == "zero2_cpu"
     return Role(name, count, working * count, gradients, 0 if offloaded else ADAM * share + masters)
+
+
+def _cut_up(parallel: ParallelConfig, world_size: int, working: int, name: str, count: int, learned: int) -> Role:
+    """Of a role under 3d. Norms, which are whole in each process of tensor parallelism, are too small to matter."""
+    cut = parallel.tp * parallel.pp
+    own = learned // cut
+    kept = own // max(1, world_size // cut) if parallel.zero_stage else own  # ZeRO divides it among the others
+    masters = FLOAT32 * kept if working < FLOAT32 else 0
+    gradients = (working + (FLOAT32 if working < FLOAT32 else 0)) * own
+    if _has_buckets(parallel):
+        gradients *= 2
+    return Role(
+        name, count, working * count // cut, gradients, 0 if parallel.zero_cpu_offload else ADAM * kept + masters
+    )
 
 
 def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tuple[Phase, ...]:
@@ -174,7 +190,7 @@ def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tup
             at_rest + elsewhere,
             _of_rollout(case, models["actor"]) | _whole_actor(case, roles[0], models["actor"]),
         ),
-        Phase("scoring", at_rest + frozen, _of_scoring(case, models)),
+        Phase("scoring", at_rest + frozen, _of_scoring(case, models) | _whole_roles(case, roles, models["actor"])),
     ]
     for role in roles:
         if role.name not in FROZEN:
@@ -185,14 +201,26 @@ def _phases(case: _Case, roles: list[Role], models: dict[str, Footprint]) -> tup
 
 def _whole_actor(case: _Case, actor: Role, model: Footprint) -> dict[str, int]:
     """Where weights are sharded, they are gathered to generate."""
-    if case.config.parallel.plugin not in ("fsdp", *GEMINI):
+    if case.config.parallel.plugin not in ("fsdp", "3d", *GEMINI):
         return {}
     return {"whole weights": actor.count * model.precision.computes.itemsize}
 
 
+def _whole_roles(case: _Case, roles: list[Role], model: Footprint) -> dict[str, int]:
+    """Under 3d actor and critic are gathered to score, too."""
+    if case.config.parallel.plugin != "3d":
+        return {}
+    count = sum(role.count for role in roles if role.name not in FROZEN)
+    return {"whole weights": count * model.precision.computes.itemsize}
+
+
 def buckets(role: Role, parallel: ParallelConfig) -> int:
     """DDP's buckets stay when gradients are gone."""
-    return role.gradients // 2 if parallel.plugin == "ddp" else 0
+    return role.gradients // 2 if _has_buckets(parallel) else 0
+
+
+def _has_buckets(parallel: ParallelConfig) -> bool:
+    return parallel.plugin == "ddp" or (parallel.plugin == "3d" and parallel.pp == 1 and not parallel.zero_stage)
 
 
 def as_run(parallel: ParallelConfig, precision: str) -> Precision:
@@ -237,7 +265,7 @@ def has_critic(config: Config) -> bool:
 def micro_batch_rows(config: Config, world_size: int, tokens: int) -> int:
     """Most rows of one forward and backward pass in one process, at this many tokens each."""
     t = config.train
-    rows = max(1, t.train_batch_size // world_size)
+    rows = max(1, t.train_batch_size * config.parallel.replica_size // world_size)
     return rows if t.micro_batch_tokens is None else max(1, min(rows, t.micro_batch_tokens // tokens))
 
 

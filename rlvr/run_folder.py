@@ -25,7 +25,10 @@ _FREE = {
     "eval": ("eval_interval", "eval_samples", "eval_temperature"),
     "data": ("eval_dataset",),
     # A checkpoint holds whole tensors, which any plugin takes up; only rounding differs.
-    "parallel": ("plugin", "zero_cpu_offload"),
+    "parallel": (
+        *("plugin", "zero_cpu_offload", "zero_stage", "tp", "pp", "sp", "sp_mode"),
+        "enable_sequence_parallelism",
+    ),
     "template": ("template_check",),
 }
 

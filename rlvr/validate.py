@@ -47,15 +47,16 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
             f"--experience_batch_size {r.experience_batch_size} does not divide among {world_size} process(es) with "
             f"--num_generations {r.num_generations}: give a multiple of {unit}"
         )
-    if t.train_batch_size % world_size:
+    replicas = max(1, world_size // config.parallel.replica_size)
+    if t.train_batch_size % replicas:
+        what = "processes" if replicas == world_size else f"copies of the model on {world_size} processes"
         raise UserError(
-            f"--train_batch_size {t.train_batch_size} does not divide among {world_size} processes: give a multiple of "
-            f"{world_size}"
+            f"--train_batch_size {t.train_batch_size} does not divide among {replicas} {what}: give a multiple of {replicas}"
         )
-    local = t.num_collect_steps * r.experience_batch_size // world_size
+    local = t.num_collect_steps * r.experience_batch_size // replicas
     if t.buffer_limit:
         local = min(local, t.buffer_limit)
-    samples, mini_batch = local * world_size, t.train_batch_size * t.accumulation_steps
+    samples, mini_batch = local * replicas, t.train_batch_size * t.accumulation_steps
     if samples % mini_batch:
         raise UserError(
             f"an episode has {samples} samples (--num_collect_steps {t.num_collect_steps} x --experience_batch_size "

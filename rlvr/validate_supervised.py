@@ -72,6 +72,11 @@ _AT_LEAST_0 = {
 
 
 def _check_loop(config: SFTConfig | RewardTrainingConfig, sequences: int) -> None:
+    if config.parallel.plugin == "3d":
+        raise UserError(
+            "--plugin 3d is there for `rlvr train` only: supervised losses are not cut into stages; take --plugin zero1, zero2 "
+            "or fsdp"
+        )
     for least, table in ((1, _AT_LEAST_1), (0, _AT_LEAST_0)):
         for section, names in table.items():
             for name in names:

@@ -93,16 +93,18 @@ def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
 
 def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
     """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps,
-    lora (settings: the models get adapters, and there is no initial model), shared (no critic: the actor gives values)."""
+    lora (settings: the models get adapters, and there is no initial model), shared (no critic: the actor gives values), sizes (of 3d: tp, pp, ...)."""
     estimator = get_estimator((changes.get("experience_settings") or {}).get("estimator", "gae"))
-    c = SimpleNamespace(plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32", lora=None, shared=False)
+    c = SimpleNamespace(
+        plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32", lora=None, shared=False, sizes={}
+    )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
     actor, critic = make_roles(c.family, c.lora, c.shared)
     has_critic = estimator.critic and not c.shared
     learned = [[p for p in role.parameters() if p.requires_grad] for role in (actor, critic)]
     optims = [torch.optim.AdamW(parameters, lr=c.lr, fused=True) for parameters in learned]
-    parallel = ParallelConfig(plugin=c.plugin, mixed_precision=c.precision)
+    parallel = ParallelConfig(plugin=c.plugin, mixed_precision=c.precision, **c.sizes)
     clip = changes.get("grad_clip", 1.0)
     arguments: dict[str, Any] = {
         "kl_coef": 0.01,

@@ -6,19 +6,38 @@ masters are) is known to the role's layout (`rlvr.boost.layout`).
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from rlvr.boost.layouts import layout_of
+from rlvr.boost.layouts import check_booster, layout_of
 from rlvr.boost.process import quiet
+from rlvr.boost.replica import Replica
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass and the share of a loss that is formed from its output; called, it gives that share.
+
+    Attributes:
+        role: whose forward pass it is.
+        inputs: its arguments.
+        loss: from the role's output to the share.
+    """
+
+    role: "Boosted"
+    inputs: tuple[Any, ...]
+    loss: Callable[[Any], Tensor]
+
+    def __call__(self) -> Tensor:
+        return self.loss(self.role.forward(*self.inputs))
 
 
 class Boosted:
@@ -46,6 +65,7 @@ class Boosted:
         from colossalai.interface import ModelWrapper
 
         self.booster = booster
+        check_booster(booster)
         if isinstance(model, ModelWrapper):
             self.model, self.optimizer, self.lr_scheduler = model, optimizer, lr_scheduler
         else:
@@ -68,6 +88,16 @@ class Boosted:
         return next(self.model.parameters()).device
 
     @property
+    def replica(self) -> Replica:
+        """Which processes learn this role together."""
+        return self.layout.replica
+
+    @property
+    def reports(self) -> bool:
+        """Whether this process counts the losses of its replica."""
+        return self.layout.reports
+
+    @property
     def lr(self) -> float:
         """Learning rate of the next optimizer step."""
         return float(self.optimizer.param_groups[0]["lr"]) if self.optimizer is not None else 0.0
@@ -83,17 +113,16 @@ class Boosted:
             return self.layout.forward(*args, **kwargs)
 
     def backward(self, loss: Tensor) -> None:
-        """Accumulate the gradient of `loss`, a share of a loss that is summed over micro-batches and ranks.
+        """Accumulate the gradient of `loss`, a share of a loss that is summed over micro-batches and replicas.
 
-        The plugins average gradients over ranks; the world size undoes that, so that the sum over ranks remains.
+        The plugins average gradients over replicas; their number undoes that, so that the sum remains.
         """
-        world_size = dist.get_world_size() if dist.is_initialized() else 1
-        self.booster.backward(loss * world_size, self.optimizer)
+        self.booster.backward(loss * self.replica.count, self.optimizer)
 
     @contextmanager
     def no_sync(self, enabled: bool = True) -> Iterator[None]:
         """Accumulate without synchronising ranks, where the plugin can (ZeRO-2 can't: it has sharded the gradients)."""
-        can = enabled and self.booster.plugin.support_no_sync()
+        can = enabled and self.layout.can_skip_sync
         with self.booster.no_sync(self.model, self.optimizer) if can else nullcontext():
             yield
 
@@ -107,12 +136,18 @@ class Boosted:
         return self.grad_norm
 
     def learn(self, losses: Sequence[Callable[[], Tensor]]) -> float:
-        """One optimizer step on shares of a loss, formed one after the other. Returns the gradient's norm."""
+        """One optimizer step on shares of a loss, formed one after the other. Returns the gradient's norm.
+
+        With pipeline parallelism they must be `Pass`es: the schedule makes their forward passes.
+        """
+        self.layout.accumulate(losses, self._accumulate)
+        return self.step()
+
+    def _accumulate(self, losses: Sequence[Callable[[], Tensor]]) -> None:
         for index, loss in enumerate(losses):
             # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
             with self.no_sync(index < len(losses) - 1):
                 self.backward(loss())
-        return self.step()
 
     def to(self, device: torch.device | str) -> "Boosted":
         """Move the model (for offloading models that only infer)."""
@@ -124,6 +159,11 @@ class Boosted:
         may run by itself (generation ends at another length in each). Collective to enter, unless it is open already.
         """
         return self.layout.whole()
+
+    def scoring(self) -> AbstractContextManager[Callable[..., Any]]:
+        """Within the block: a function like `forward`, for passes without gradients over this process's own samples.
+        Collective to enter, and each pass too: all processes make the same number."""
+        return self.layout.scoring(self.forward)
 
     def exact(self) -> AbstractContextManager[Any]:
         """Within the block: the plain module with the whole weights as precise as they are, for rank 0 to save. Collective

@@ -4,7 +4,7 @@
 asks its layout and knows no plugin by name.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from rlvr.boost.replica import Replica, replica_of
 from rlvr.boost.twin import Twin
 
 if TYPE_CHECKING:
@@ -38,6 +39,31 @@ class Layout:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped model."""
         return self.model(*args, **kwargs)
+
+    @property
+    def replica(self) -> Replica:
+        """Which processes learn one copy of the model together: each by itself, unless the model is cut up."""
+        return replica_of()
+
+    @property
+    def reports(self) -> bool:
+        """Whether this process counts the losses of its replica: one does."""
+        return True
+
+    @property
+    def can_skip_sync(self) -> bool:
+        """Whether gradients can be accumulated without synchronising ranks."""
+        return self.booster.plugin.support_no_sync()
+
+    def accumulate(self, losses: Sequence[Any], each: Callable[[Sequence[Any]], None]) -> None:
+        """Form the losses and accumulate their gradients: `each` does it one after the other. Collective."""
+        each(losses)
+
+    @contextmanager
+    def scoring(self, forward: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+        """A function for forward passes over this process's own samples; `forward` where processes needn't have the same.
+        Collective."""
+        yield forward
 
     def update(self, limit: float) -> float:
         """Clip the gradients to a norm of `limit` (infinity = not at all) and step. Returns the norm before clipping."""
@@ -110,9 +136,14 @@ class ShardedLayout(Layout):
         """Take over whole tensors for some or all of the parameters. Collective."""
         raise NotImplementedError
 
+    @property
+    def original(self) -> Any:
+        """Whose settings and buffers the twin takes over."""
+        return self.unwrapped
+
     @contextmanager
     def whole(self) -> Iterator[nn.Module]:
-        with self.twin.filled(self.gather(exact=False), self.unwrapped) as module:
+        with self.twin.filled(self.gather(exact=False), self.original) as module:
             yield module
 
     @contextmanager
@@ -120,7 +151,7 @@ class ShardedLayout(Layout):
         assert not self.twin.in_use, "weights that are whole for generation are not exact"
         rank = dist.get_rank()
         kept = ((name, tensor.cpu() if rank == 0 else tensor.to("meta")) for name, tensor in self.gather(exact=True))
-        with self.twin.filled(kept, self.unwrapped) as module:
+        with self.twin.filled(kept, self.original) as module:
             yield module
 
     def shapes(self) -> dict[str, torch.Size]:
@@ -129,7 +160,7 @@ class ShardedLayout(Layout):
     def change(self, change: Callable[[Any], None]) -> None:
         assert not self.twin.in_use, "weights that are whole for generation are not exact"
         cpu = ((name, tensor.cpu()) for name, tensor in self.gather(exact=True))
-        with self.twin.filled(cpu, self.unwrapped) as module:
+        with self.twin.filled(cpu, self.original) as module:
             change(module)
             self.scatter(dict(module.named_parameters()))
 

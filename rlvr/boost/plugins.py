@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlvr.boost.hybrid_check import check_hybrid
 from rlvr.boost.process import quiet
 from rlvr.config import ParallelConfig
 from rlvr.errors import UserError
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 
 ZERO_STAGES = {"zero1": 1, "zero2": 2, "zero2_cpu": 2}
 GEMINI = {"gemini": "static", "gemini_auto": "auto"}
-_NEEDS = {
-    "3d": "tensor and pipeline parallelism shard the model, and generation from sharded models is not there yet",
-}
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
@@ -40,25 +38,19 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
         UserError: says what the plugin needs and which ones work.
     """
     names = ["ddp", *ZERO_STAGES, "fsdp", *(GEMINI if device.type == "cuda" else ["gemini"])]
-    works = f"plugins that work here: {', '.join(names)}"
-    if parallel.plugin in _NEEDS:
-        cuda = "" if device.type == "cuda" else " and needs a CUDA GPU, which this machine does not have"
-        raise UserError(f"--plugin {parallel.plugin}: {_NEEDS[parallel.plugin]}{cuda}; {works}")
     if parallel.plugin == "gemini_auto" and device.type != "cuda":
         raise UserError(
             "--plugin gemini_auto: it moves weights between a GPU and main memory, and needs a CUDA GPU, which this machine does "
-            f"not have; {works}"
+            f"not have; plugins that work here: {', '.join(names)}"
         )
     _check_precision(parallel, device)
-    for flag in ("tp", "pp", "sp"):
-        if getattr(parallel, flag) != 1:
-            raise UserError(
-                f"--{flag} {getattr(parallel, flag)} belongs to --plugin 3d, which is not available; {works}"
-            )
-    for flag, default in (("enable_sequence_parallelism", False), ("zero_stage", 0), ("sp_mode", "split_gather")):
-        if getattr(parallel, flag) != default:
-            raise UserError(f"--{flag} belongs to --plugin 3d, which is not available; use zero1 or zero2; {works}")
-    if parallel.zero_cpu_offload and parallel.plugin not in ZERO_STAGES:
+    if parallel.plugin == "3d":
+        check_hybrid(parallel, resolve_precision(parallel.mixed_precision, device))
+    elif (parallel.tp, parallel.pp, parallel.sp) != (1, 1, 1):
+        raise UserError(
+            f"--tp {parallel.tp}, --pp {parallel.pp} and --sp {parallel.sp} belong to --plugin 3d, not to {parallel.plugin}"
+        )
+    if parallel.zero_cpu_offload and parallel.plugin not in (*ZERO_STAGES, "3d"):
         raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
     if parallel.mixed_precision == "fp16" and device.type != "cuda":
         raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
@@ -93,6 +85,11 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
 
     precision = resolve_precision(parallel.mixed_precision, device)
     plugin: Any
+    if parallel.plugin == "3d":
+        with quiet():
+            from rlvr.boost.hybrid import HybridRolePlugin
+
+            return Booster(plugin=HybridRolePlugin(parallel, precision, device, grad_clip))
     if parallel.plugin == "ddp":
         # Buffers (rotary tables) are the same everywhere and never change: no need to broadcast them.
         plugin = TorchDDPPlugin(broadcast_buffers=False)

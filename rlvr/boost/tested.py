@@ -11,9 +11,10 @@ TESTED = {
     "zero2_cpu": f"{_EVERY_SIZE}, fp32 and bf16",
     "fsdp": f"{_EVERY_SIZE}, fp32 and bf16",
     "gemini": f"{_EVERY_SIZE}, bf16",
+    "3d": "transformers 4.51.3, 2 processes on the CPU: tp, pp, sp and zero_stage in fp32 and bf16",
     "gemini_auto": "1 process on the CPU with made-up readings of GPU memory, bf16",
 }
-"""By plugin: sizes, device and precisions (tests/distributed/test_plugins.py, tests/boost/test_gemini.py)."""
+"""By plugin: sizes, device and precisions (tests/distributed/test_plugins.py and test_3d.py, tests/boost/test_gemini.py)."""
 
 
 def described(plugin: str) -> str:

@@ -291,7 +291,8 @@ class ParallelConfig:
     """ColossalAI's Booster."""
 
     plugin: Annotated[Plugin, _alias("strategy")] = "ddp"
-    """Booster plugin. On every machine: ddp, zero1, zero2, zero2_cpu, fsdp. Others say what they need."""
+    """Booster plugin. On every machine: ddp, zero1, zero2, zero2_cpu, fsdp; with transformers 4.51 also 3d. Others say what
+    they need."""
     mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the models. `auto`: bf16 on GPUs and CPUs that are fast in it, else fp32."""
     zero_stage: Literal[0, 1, 2] = 0
@@ -304,10 +305,15 @@ class ParallelConfig:
     """Pipeline parallelism (3d plugin)."""
     sp: int = 1
     """Sequence parallelism (3d plugin)."""
-    sp_mode: Literal["split_gather", "ring", "all_to_all"] = "split_gather"
+    sp_mode: Literal["split_gather", "ring", "all_to_all", "ring_attn"] = "split_gather"
     """Kind of sequence parallelism (3d plugin)."""
     enable_sequence_parallelism: bool = False
     """Turn sequence parallelism on (3d plugin)."""
+
+    @property
+    def replica_size(self) -> int:
+        """Processes that learn one copy of the model together."""
+        return self.tp * self.pp * self.sp if self.plugin == "3d" else 1
 
 
 @dataclass

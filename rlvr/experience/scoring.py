@@ -1,6 +1,7 @@
 """Forward passes without gradients over ragged responses: logprobs, reference logprobs, values."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -70,23 +71,25 @@ def score_rollouts(
     roles = [role.unwrapped for role in (actor, critic) if role is not None]
     packed = all(role.packs for role in roles)
     # Where weights are sharded every forward pass is collective, too. All ranks have as many rollouts, so none is empty.
-    for rows in cut_on_all_ranks(lengths, batch_size, device, packed=packed):
-        batch = collate(
-            [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
-        ).to(device)
-        keep("mask", rows, batch.response_mask)
-        if sampled_logprobs:
-            keep("logprobs", rows, _of_engine([rollouts[i] for i in rows], device))
-        else:
-            policy = actor.forward(batch, temperature)
-            keep("logprobs", rows, policy.logprobs)
-            keep("entropy", rows, policy.entropy)
-        if critic is not None or actor.unwrapped.gives_values:
-            value = critic.forward(batch) if critic is not None else policy
-            keep("values", rows, value.values)
-            keep("last_values", rows, value.last_values)
-        if reference is not None:
-            keep("ref_logprobs", rows, reference.forward(batch, temperature, with_entropy=False).logprobs)
+    passes = cut_on_all_ranks(lengths, batch_size, device, packed=packed)
+    with actor.scoring() as act, critic.scoring() if critic is not None else nullcontext() as value_of:
+        for rows in passes:
+            batch = collate(
+                [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
+            ).to(device)
+            keep("mask", rows, batch.response_mask)
+            if sampled_logprobs:
+                keep("logprobs", rows, _of_engine([rollouts[i] for i in rows], device))
+            else:
+                policy = act(batch, temperature)
+                keep("logprobs", rows, policy.logprobs)
+                keep("entropy", rows, policy.entropy)
+            if value_of is not None or actor.unwrapped.gives_values:
+                value = value_of(batch) if value_of is not None else policy
+                keep("values", rows, value.values)
+                keep("last_values", rows, value.last_values)
+            if reference is not None:
+                keep("ref_logprobs", rows, reference.forward(batch, temperature, with_entropy=False).logprobs)
     without = {name: columns.pop(name, None) for name in ("entropy", "ref_logprobs", "values", "last_values")}
     return ModelScores(**without, **columns)  # type: ignore[arg-type]
 

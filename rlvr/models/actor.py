@@ -1,5 +1,6 @@
 """`Actor`: a causal language model that returns the logprobs of response tokens instead of logits."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,10 @@ class ActorOutput(NamedTuple):
     """[B] the value after the last token; None likewise."""
 
 
+def _uncut(weight: Tensor) -> Tensor:
+    return weight
+
+
 class Actor(Role):
     """Wraps a transformers causal LM.
 
@@ -49,6 +54,7 @@ class Actor(Role):
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
+        self.gather_head: Callable[[Tensor], Tensor] = _uncut  # tensor parallelism sets another
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self._plain_head = self._head_is_plain()
         if self._plain_head:
@@ -57,6 +63,11 @@ class Actor(Role):
     @property
     def pretrained(self) -> PreTrainedModel:
         return self.model
+
+    @property
+    def has_plain_head(self) -> bool:
+        """Whether the head is a matrix and nothing else that we don't know, so that `read` gives what `forward` does."""
+        return self._plain_head
 
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
         """Logprobs and entropies of the response tokens at this sampling temperature.
@@ -67,25 +78,36 @@ class Actor(Role):
 
     def _read(self, batch: SequenceBatch, temperature: float, with_entropy: bool) -> tuple[ActorOutput, Tensor]:
         """What `forward` returns, and the [B, T, H] hidden states that it comes from."""
-        targets = batch.response_ids[batch.response_mask]
         if self._plain_head:
             hidden = hidden_states(self.decoder, batch, self.packs)
-            head: Any = self.model.get_output_embeddings()
-            logprobs, entropy = chunked_logprobs(
-                at_responses(hidden, batch),
-                head.weight,
-                targets,
-                bias=getattr(head, "bias", None),
-                temperature=temperature,
-                softcap=self._softcap,
-                chunk_tokens=self.chunk_tokens,
-                with_entropy=with_entropy,
-            )
-        else:
-            out = self.model(**model_inputs(self.model, batch), use_cache=False, output_hidden_states=self.gives_values)
-            hidden = out.hidden_states[-1] if self.gives_values else out.logits
-            logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
+            return Actor.read(self, hidden, batch, temperature, with_entropy), hidden
+        targets = batch.response_ids[batch.response_mask]
+        out = self.model(**model_inputs(self.model, batch), use_cache=False, output_hidden_states=self.gives_values)
+        hidden = out.hidden_states[-1] if self.gives_values else out.logits
+        logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
         return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch)), hidden
+
+    def read(
+        self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
+    ) -> ActorOutput:
+        """What `forward` returns, from the decoder's [B, T, H] states; for heads that are a matrix (`has_plain_head`)."""
+        weight, bias = self.head()
+        logprobs, entropy = chunked_logprobs(
+            at_responses(hidden, batch),
+            weight,
+            batch.response_ids[batch.response_mask],
+            bias=bias,
+            temperature=temperature,
+            softcap=self._softcap,
+            chunk_tokens=self.chunk_tokens,
+            with_entropy=with_entropy,
+        )
+        return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch))
+
+    def head(self) -> tuple[Tensor, Tensor | None]:
+        """The head's [V, H] matrix and its [V] bias, if it has one."""
+        head: Any = self.model.get_output_embeddings()
+        return self.gather_head(head.weight), None if head.bias is None else self.gather_head(head.bias)
 
     @torch.no_grad()
     def _head_is_plain(self) -> bool:
@@ -133,7 +155,15 @@ class ActorWithValues(Actor):
 
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
         """Logprobs, entropies and values of the response tokens."""
-        out, hidden = self._read(batch, temperature, with_entropy)
+        return self._with_values(*self._read(batch, temperature, with_entropy), batch)
+
+    def read(
+        self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
+    ) -> ActorOutput:
+        """What `forward` returns, from the decoder's [B, T, H] states."""
+        return self._with_values(super().read(hidden, batch, temperature, with_entropy), hidden, batch)
+
+    def _with_values(self, out: ActorOutput, hidden: Tensor, batch: SequenceBatch) -> ActorOutput:
         values = self.value_head.read(hidden, batch)
         return out._replace(values=values.values, last_values=values.last_values)
 

@@ -37,7 +37,11 @@ class Critic(Role):
 
     def forward(self, batch: SequenceBatch) -> CriticOutput:
         """Values before each response token and after the last one."""
-        return self.value_head.read(hidden_states(self.backbone, batch, self.packs), batch)
+        return self.read(hidden_states(self.backbone, batch, self.packs), batch)
+
+    def read(self, hidden: Tensor, batch: SequenceBatch) -> CriticOutput:
+        """What `forward` returns, from the decoder's [B, T, H] states."""
+        return self.value_head.read(hidden, batch)
 
     def _save_beside(self, folder: Path) -> None:
         self.value_head.save(folder)

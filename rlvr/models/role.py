@@ -68,6 +68,10 @@ class Role(nn.Module, ABC):
         load_adapter(self.pretrained, folder)
         self._load_beside(Path(folder))
 
+    def stop_packing(self) -> None:
+        """Run batches with their padding from now on."""
+        self._can_pack = False
+
     def _find_packing(self) -> None:
         """Try out once whether the decoder runs rows back to back."""
         self._can_pack = can_pack(self.decoder)

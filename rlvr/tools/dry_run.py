@@ -80,7 +80,8 @@ def settings_part(parsed: Parsed[Any]) -> Iterator[str]:
 def _batches(config: Config, plan: BatchPlan, world_size: int) -> Iterator[str]:
     r, t = config.rollout, config.train
     rows = micro_batch_rows(config, world_size, r.max_length)
-    local = t.train_batch_size * t.accumulation_steps // world_size
+    replicas = max(1, world_size // config.parallel.replica_size)
+    local = t.train_batch_size * t.accumulation_steps // replicas
     samples = t.num_collect_steps * r.experience_batch_size
     kept = "" if samples == plan.samples_per_episode else f", of which --buffer_limit keeps {plan.samples_per_episode}"
     yield "batches"
@@ -90,7 +91,7 @@ def _batches(config: Config, plan: BatchPlan, world_size: int) -> Iterator[str]:
         f"{t.num_update_steps * plan.steps_per_epoch} optimizer steps"
     )
     yield (
-        f"  an optimizer step  {local * world_size} responses, {local} in each process: at least {-(-local // rows)} "
+        f"  an optimizer step  {local * replicas} responses, {local} in each process: at least {-(-local // rows)} "
         + (f"micro-batch(es) of up to {rows}")
     )
     yield f"  the run            {plan.num_episodes} episodes, {plan.num_episodes * samples} responses, " + (

@@ -19,12 +19,15 @@ from rlvr.rewarding_neural import NeuralRewardModel
 from rlvr.rollout.engine import Sampling
 
 
-def refuse(apply_loss_mask: bool, use_tp: bool) -> None:
+def refuse(apply_loss_mask: bool, use_tp: bool, actor_booster: Any) -> None:
     """Raise `UserError` for arguments that would train wrongly."""
     if not apply_loss_mask:
         raise UserError("apply_loss_mask=False (--disable_loss_mask) would train on padding; leave it on")
-    if use_tp:
-        raise UserError("use_tp=True: tensor parallelism is not available; use data parallelism (ddp, zero1, zero2)")
+    if use_tp and getattr(actor_booster.plugin, "tp_size", 1) == 1:
+        raise UserError(
+            "use_tp=True, and actor_booster's plugin has no tensor parallelism: give rlvr.boost.plugins.make_booster("
+            "ParallelConfig(plugin='3d', tp=2), ...), or leave use_tp out"
+        )
 
 
 def refuse_sampled(actor: Any, experience: Mapping[str, Any]) -> None:

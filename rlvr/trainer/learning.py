@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from rlvr.boost.boosted import Boosted
+from rlvr.boost.boosted import Boosted, Pass
 from rlvr.boost.process import all_reduce_sum
+from rlvr.boost.replica import Replica
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
     StepSize,
@@ -28,7 +28,11 @@ from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
 from rlvr.models.actor import ActorOutput
 from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.value_head import CriticOutput
 from rlvr.trainer.settings import PPOSettings
+
+AddUp = Callable[[Tensor], Tensor]
+"""Sums a small tensor over the processes that have samples of their own."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +76,19 @@ def cut_into_micro_batches(
     return [make_micro_batch([items[i] for i in rows], device, settings) for rows in passes]
 
 
-def step_size(items: Sequence[Experience], device: torch.device) -> StepSize:
-    """Trained tokens and responses of one optimizer step over all ranks. Collective."""
+def step_size(items: Sequence[Experience], device: torch.device, add_up: AddUp = all_reduce_sum) -> StepSize:
+    """Trained tokens and responses of one optimizer step over all replicas, which `add_up` sums over. Collective."""
     tokens = sum(int(item.mask.sum()) for item in items)
     sequences = sum(bool(item.mask.any()) for item in items)
-    total = all_reduce_sum(torch.tensor([tokens, sequences], dtype=torch.float64, device=device))
+    total = add_up(torch.tensor([tokens, sequences], dtype=torch.float64, device=device))
     return StepSize(tokens=float(total[0]), sequences=float(total[1]))
 
 
-def positive_size(items: Sequence[Experience], device: torch.device) -> StepSize:
-    """Trained tokens and responses of one optimizer step, over all ranks, of right responses only. Collective."""
+def positive_size(items: Sequence[Experience], device: torch.device, add_up: AddUp = all_reduce_sum) -> StepSize:
+    """Trained tokens and responses of one optimizer step, over all replicas, of right responses only. Collective."""
     masks = [item.mask & item.positive for item in items if item.positive is not None]
     counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
-    total = all_reduce_sum(torch.tensor(counts, dtype=torch.float64, device=device))
+    total = add_up(torch.tensor(counts, dtype=torch.float64, device=device))
     return StepSize(tokens=float(total[0]), sequences=float(total[1]))
 
 
@@ -102,14 +106,16 @@ def train_actor(
 
     An actor that gives values learns them in the same passes.
     """
-    losses: list[Callable[[], Tensor]] = []
+    passes: list[Pass] = []
     if ptx_size is not None:
-        losses += [partial(ptx_loss, actor, batch, ptx_size, settings, meter) for batch in ptx]
-    losses += [partial(actor_loss, actor, batch, size, settings, meter, positives) for batch in micro_batches]
-    actor.learn(losses)
-    _count_step(meter, "actor")
+        passes += [Pass(actor, (batch,), partial(ptx_loss, batch, ptx_size, settings, meter)) for batch in ptx]
+    for batch in micro_batches:
+        inputs = (batch.sequences, settings.temperature, bool(settings.entropy_coef))
+        passes.append(Pass(actor, inputs, partial(actor_loss, batch, size, settings, meter, positives)))
+    actor.learn(passes)
+    _count_step(meter, "actor", actor.replica)
     if actor.unwrapped.gives_values:
-        _count_step(meter, "critic")
+        _count_step(meter, "critic", actor.replica)
     meter.add("grad_norm/actor", actor.grad_norm)
 
 
@@ -117,33 +123,37 @@ def train_critic(
     critic: Boosted, micro_batches: Sequence[MicroBatch], size: StepSize, settings: PPOSettings, meter: Meter
 ) -> None:
     """Accumulate the value loss over the micro-batches, then one optimizer step."""
-    critic.learn([partial(critic_loss, critic, batch, size, settings, meter) for batch in micro_batches])
-    _count_step(meter, "critic")
+    critic.learn(
+        [
+            Pass(critic, (batch.sequences,), partial(critic_loss, batch, size, settings, meter))
+            for batch in micro_batches
+        ]
+    )
+    _count_step(meter, "critic", critic.replica)
     meter.add("grad_norm/critic", critic.grad_norm)
 
 
-def _count_step(meter: Meter, role: str) -> None:
-    """Count one optimizer step over all ranks: losses are added up in shares, and their mean is over steps."""
-    meter.add(f"train/{role}_loss", 0.0, 1 / (dist.get_world_size() if dist.is_initialized() else 1))
+def _count_step(meter: Meter, role: str, replica: Replica) -> None:
+    """Count one optimizer step over all replicas: losses are added up in shares, and their mean is over steps."""
+    meter.add(f"train/{role}_loss", 0.0, 1 / replica.count)
 
 
 def actor_loss(
-    actor: Boosted,
     batch: MicroBatch,
     size: StepSize,
     settings: PPOSettings,
     meter: Meter,
-    positives: StepSize | None = None,
+    positives: StepSize | None,
+    new: ActorOutput,
 ) -> Tensor:
     """This micro-batch's share of the actor's loss: that of the policy and, where the actor gives values, of these."""
-    new = actor.forward(batch.sequences, settings.temperature, with_entropy=bool(settings.entropy_coef))
     total = policy_loss(new, batch, size, settings, meter, positives)
     return total if new.values is None else total + value_loss(new.values, batch, size, settings, meter)
 
 
-def critic_loss(critic: Boosted, batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+def critic_loss(batch: MicroBatch, size: StepSize, settings: PPOSettings, meter: Meter, new: CriticOutput) -> Tensor:
     """This micro-batch's share of the critic's loss."""
-    return value_loss(critic.forward(batch.sequences).values, batch, size, settings, meter)
+    return value_loss(new.values, batch, size, settings, meter)
 
 
 def policy_loss(
@@ -205,11 +215,10 @@ def value_loss(values: Tensor, batch: MicroBatch, size: StepSize, settings: PPOS
     return settings.vf_coef * total
 
 
-def ptx_loss(actor: Boosted, batch: SequenceBatch, size: StepSize, settings: PPOSettings, meter: Meter) -> Tensor:
+def ptx_loss(batch: SequenceBatch, size: StepSize, settings: PPOSettings, meter: Meter, new: ActorOutput) -> Tensor:
     """This micro-batch's share of `ptx_coef` times the language-modelling loss on supervised data."""
-    out = actor.forward(batch)
-    per_token = lm_loss(out.logprobs)
+    per_token = lm_loss(new.logprobs)
     meter.add_tokens("train/ptx_loss", per_token, batch.response_mask)
     loss = settings.ptx_coef * aggregate(per_token, batch.response_mask, size, "token_mean")
     # Gemini wants a gradient of every weight in every pass, a value head's too.
-    return loss if out.values is None else loss + 0.0 * out.values.sum()
+    return loss if new.values is None else loss + 0.0 * new.values.sum()

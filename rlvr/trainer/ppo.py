@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,7 +26,9 @@ from rlvr.experience.buffer import ExperienceBuffer
 from rlvr.experience.dynamic import collect_with_signal
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected, NaiveExperienceMaker, SampleScorer
+from rlvr.experience.pooling import pool
 from rlvr.experience.settings import ExperienceSettings
+from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.critic import Critic
@@ -85,7 +88,7 @@ class PPOTrainer(OnlineTrainer):
         accumulation_steps: an optimizer step takes so many times `train_batch_size` samples.
         save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
         save_dir: the run's folder; None = nothing is saved.
-        use_tp: must be false: tensor parallelism is not available.
+        use_tp: true only with an actor_booster whose plugin has tensor parallelism; nothing else depends on it.
         coordinator: ColossalAI's; decides which process writes. By default rank 0.
         callbacks: hooks.
         conversation: template bound to the tokenizer: its tags go to the reward functions, its stops to the engine.
@@ -155,7 +158,7 @@ class PPOTrainer(OnlineTrainer):
         **generate_kwargs: Any,
     ) -> None:
         super().__init__(callbacks=callbacks, save_interval=save_interval, save_dir=save_dir, **(online or {}))
-        refuse(apply_loss_mask, use_tp)
+        refuse(apply_loss_mask, use_tp, actor_booster)
         of_experience = dict(experience_settings or {})
         policy = as_actor(actor)
         estimator = choose_estimator(of_experience.get("estimator", "gae"), policy, critic, num_generations)
@@ -171,6 +174,11 @@ class PPOTrainer(OnlineTrainer):
         if critic is not None:
             assert critic_booster is not None, "a critic needs its Booster"
             self.critic = Boosted(critic_booster, critic, critic_optim, critic_lr_scheduler, **options)
+            if self.critic.replica.size != self.actor.replica.size:
+                raise UserError(
+                    f"actor and critic learn the same samples, and actor_booster divides them among groups of "
+                    f"{self.actor.replica.size} process(es), critic_booster of {self.critic.replica.size}: give both the same sizes"
+                )
         reference = make_reference(initial_model, self.actor, kl_coef, precision)
         self.tokenizer, self.conversation = tokenizer, conversation
         offload = offload_inference_models and self.actor.device.type == "cuda"
@@ -268,7 +276,8 @@ class PPOTrainer(OnlineTrainer):
             prompts = [prompt for prompt in share for _ in range(self.num_generations)]
             collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
         store = "cpu" if self.buffer_cpu_offload else self.actor.device
-        self.buffer.extend([item.to(store) for item in collected.experience])
+        experience = pool(collected.experience, self.actor.replica, self.num_generations)
+        self.buffer.extend([item.to(store) for item in experience])
         self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self.actor.device)))
         return collected
 
@@ -291,16 +300,24 @@ class PPOTrainer(OnlineTrainer):
     def _begin_learning(self) -> None:
         if len(self.buffer) % self._local_mini_batch:
             raise UserError(
-                f"the {len(self.buffer) * self.world_size} samples of an episode don't divide into optimizer steps of "
-                f"{self._local_mini_batch * self.world_size} samples (train_batch_size x accumulation_steps); choose sizes "
+                f"the {len(self.buffer) * self.replicas} samples of an episode don't divide into optimizer steps of "
+                f"{self._local_mini_batch * self.replicas} samples (train_batch_size x accumulation_steps); choose sizes "
                 "that do"
             )
         if self.whiten_advantages:
-            self.buffer.whiten_advantages(lambda x: all_reduce_sum(x.to(self.actor.device)).to(x.device))
+            self.buffer.whiten_advantages(lambda x: self._add_up(x.to(self.actor.device)).to(x.device))
+
+    @property
+    def replicas(self) -> int:
+        """Among how many the samples of an optimizer step are divided: the processes, where each learns by itself."""
+        return self.actor.replica.count
+
+    def _add_up(self, values: Tensor) -> Tensor:
+        return self.actor.replica.sum(values)
 
     @property
     def _local_train_batch(self) -> int:
-        return max(1, self.train_batch_size // self.world_size)
+        return max(1, self.train_batch_size // self.replicas)
 
     @property
     def _local_mini_batch(self) -> int:
@@ -313,17 +330,18 @@ class PPOTrainer(OnlineTrainer):
     def _training_step(self, batch: Sequence[Experience]) -> None:
         """Phase 4: one optimizer step of actor and critic on one mini-batch."""
         device = self.actor.device
-        size = step_size(batch, device)
+        size = step_size(batch, device, self._add_up)
+        meter = self.meter if self.actor.reports else Meter()
         packed = all(role.unwrapped.packs for role in (self.actor, self.critic) if role is not None)
         micro_batches = cut_into_micro_batches(batch, self._local_train_batch, packed, device, self.settings)
         if self._actor_learns:
-            positives = positive_size(batch, device) if self.settings.positive_lm_coef else None
+            positives = positive_size(batch, device, self._add_up) if self.settings.positive_lm_coef else None
             ptx, ptx_size = self._ptx_batch()
-            self.meter.add("lr", self.actor.lr)
-            train_actor(self.actor, micro_batches, size, self.settings, self.meter, ptx, ptx_size, positives)
+            meter.add("lr", self.actor.lr)
+            train_actor(self.actor, micro_batches, size, self.settings, meter, ptx, ptx_size, positives)
         if self.critic is not None:
-            self.meter.add("train/lr_critic", self.critic.lr)
-            train_critic(self.critic, micro_batches, size, self.settings, self.meter)
+            meter.add("train/lr_critic", self.critic.lr)
+            train_critic(self.critic, micro_batches, size, self.settings, meter)
 
     def _ptx_batch(self) -> tuple[list[SequenceBatch], StepSize | None]:
         """The next rows of the ptx data as one batch, and their tokens over all ranks."""
@@ -331,13 +349,13 @@ class PPOTrainer(OnlineTrainer):
             return [], None
         rows = next(self._ptx)
         batch = collate_examples([[row] for row in rows], self.settings.pad_id).to(self.actor.device)
-        total = all_reduce_sum(batch.response_mask.sum().double())
-        return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.world_size))
+        total = self._add_up(batch.response_mask.sum().double())
+        return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.replicas))
 
     def _episode_metrics(self) -> dict[str, float]:
         """Phase 5: the episode's metrics over all processes; the buffer is done with, the KL coefficient moves on."""
         metrics = summarise(self.meter.means())
-        s, samples = self.settings, len(self.buffer) * self.world_size
+        s, samples = self.settings, len(self.buffer) * self.replicas
         self.buffer.clear()
         if s.kl_target is not None:
             metrics["objective/kl_coef"] = self.kl_coef

@@ -76,6 +76,7 @@ class PPOCheckpointer:
             "format": FORMAT,
             "run": self.run_state,
             "world_size": t.world_size,
+            "replicas": t.replicas,
             "progress": t.progress.state_dict(),
             "kl_coef": t.kl_coef,
             "reward_model": _state_of(t.maker.reward_model),
@@ -112,7 +113,7 @@ class PPOCheckpointer:
         if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
             t.maker.reward_model.load_state_dict(state["reward_model"])
         self._loaders = state["loaders"]
-        if state["world_size"] == t.world_size:
+        if self._divided_alike(state):
             own = files.load_tensors(path / f"rank-{t.rank}.pt")
             files.set_random_state(own["random"])
             t.buffer.load_state_dict(own["buffer"])
@@ -132,11 +133,17 @@ class PPOCheckpointer:
         check_run(path, state, self.run_state)
         progress = state["progress"]
         mid_episode = progress["collect_step"] or progress["learning"]
-        if state["world_size"] != self.trainer.world_size and mid_episode:
+        if mid_episode and not self._divided_alike(state):
+            t = self.trainer
             raise UserError(
-                f"{path} was saved in the middle of an episode by {state['world_size']} processes; resume it with as many "
-                f"(now: {self.trainer.world_size}), or delete it to go on from the checkpoint before"
+                f"{path} was saved in the middle of an episode by {state['world_size']} processes with {state['replicas']} copies of "
+                f"the model; resume it with as many (now: {t.world_size} with {t.replicas}), or delete it to go on from the "
+                "checkpoint before"
             )
+
+    def _divided_alike(self, state: dict[str, Any]) -> bool:
+        """Whether each process's own part of the state is this process's."""
+        return state["world_size"] == self.trainer.world_size and state["replicas"] == self.trainer.replicas
 
 
 def check_run(path: Path, state: dict[str, Any], run_state: dict[str, Any]) -> None:
