@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,6 +25,7 @@ def test_the_wheel_holds_templates_and_nothing_odd(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     shipped = {Path(n).name for n in names if n.startswith("rlvr/templates/")}
     assert shipped == {p.name for p in (ROOT / "templates").iterdir()}
+    assert "rlvr/report/page.html.j2" in names
     assert {n.split("/")[0] for n in names} - {"rlvr", "rewards"} == {
         n for n in {m.split("/")[0] for m in names} if "dist-info" in n
     }
@@ -48,3 +52,27 @@ assert main(["template", "list"]) == 0
     done = subprocess.run([sys.executable, "-c", code, str(site)], cwd=empty, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "smollm2" in done.stdout
+
+
+def test_plain_pip_finds_versions_that_suit_colossalai_too() -> None:
+    """ColossalAI's own metadata has upper bounds, which uv is told to ignore and pip is not."""
+    ours = {
+        r.name: r
+        for r in map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    }
+    theirs = [Requirement(text) for text in metadata.requires("colossalai") or []]
+    ends = {r.name: s.version for r in theirs if not r.marker for s in r.specifier if s.operator in ("<=", "==")}
+    assert {"torch", "transformers", "peft"} <= ends.keys()
+    for name in ends.keys() & ours.keys():
+        assert ours[name].specifier.contains(ends[name]), name
+
+
+def test_an_old_peft_is_named_where_lora_needs_a_newer(monkeypatch) -> None:
+    import peft
+
+    from rlvr.errors import UserError
+    from rlvr.models.lora_settings import import_peft
+
+    monkeypatch.setattr(peft, "__version__", "0.13.2")
+    with pytest.raises(UserError, match=r"0\.18 or newer, and here is 0\.13\.2"):
+        import_peft()

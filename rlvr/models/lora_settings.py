@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from packaging.version import Version
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlvr.errors import UserError
@@ -64,18 +65,24 @@ _REMEDIES = {
 }
 
 
+LEAST_PEFT = "0.18"
+_INSTALL = f"pip install 'peft>={LEAST_PEFT}' (pip then warns that colossalai asks for an older one; it runs with this)"
+
+
 def import_peft() -> ModuleType:
     """The library peft.
 
     Raises:
-        UserError: it is not installed.
+        UserError: it is not installed, or too old.
     """
     # peft loads bitsandbytes where it is installed, which warns of kernels for 4-bit weights that nothing here has.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft
     except ImportError:
-        raise UserError("LoRA needs the package peft: pip install peft") from None
+        raise UserError(f"LoRA needs the package peft: {_INSTALL}") from None
+    if Version(peft.__version__) < Version(LEAST_PEFT):
+        raise UserError(f"LoRA needs peft {LEAST_PEFT} or newer, and here is {peft.__version__}: {_INSTALL}")
     return peft
 
 
