@@ -27,13 +27,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from rlvr.boost.process import any_rank, barrier
+from rlvr.boost.process import barrier, host_name
 from rlvr.errors import UserError
+from rlvr.metrics import gather_json
 
 MANIFEST = "manifest.json"
 FOLDER = "checkpoints"
+DRAFT, OLD = ".writing-", ".old-"
 _NAME = re.compile(r"step-(\d{6})(?:-(\d+))?$")
-_CPU = torch.device("cpu")
 
 
 def checkpoint_name(episode: int, safe_point: int = 0) -> str:
@@ -63,7 +64,7 @@ def atomic_folder(target: Path, is_main: bool = True) -> Iterator[Path]:
     Raises:
         UserError: in every rank, if any of them could not write.
     """
-    draft = target.parent / f".writing-{target.name}"
+    draft = target.parent / f"{DRAFT}{target.name}"
     failure: Exception | None = None
     if is_main:
         try:
@@ -78,37 +79,43 @@ def atomic_folder(target: Path, is_main: bool = True) -> Iterator[Path]:
     # torch reports a failed write as RuntimeError, safetensors as its own; both come without an errno.
     except (OSError, SafetensorError, RuntimeError) as error:
         failure = error
-    if not any_rank(failure is not None, _group_device()) and is_main:
+    failures = _of_all(failure)
+    if not failures and is_main:
         try:
             _finish(draft, target)
         except OSError as error:
             failure = error
-    if any_rank(failure is not None, _group_device()):
+    failures = failures or _of_all(failure)
+    if failures:
         if is_main:
             shutil.rmtree(draft, ignore_errors=True)
-        reason = f": {failure}" if failure else " in another process"
-        raise UserError(f"can't write {target}{reason}. What was saved before is untouched; free space and run again.")
-    barrier()
+        raise UserError(
+            f"can't write {target}: {failures[0]}. What was saved before is untouched; free space and run again."
+        )
 
 
-def _group_device() -> torch.device:
-    import torch.distributed as dist
-
-    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else _CPU
+def _of_all(failure: Exception | None) -> list[str]:
+    """The failures of all processes, in words. Collective."""
+    found = gather_json(None if failure is None else f"{failure} (on {host_name()})")
+    return [text for text in found if text]
 
 
 def _finish(draft: Path, target: Path) -> None:
     files = sorted(p for p in draft.rglob("*") if p.is_file())
-    manifest = {str(p.relative_to(draft)): {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in files}
+    manifest = {str(p.relative_to(draft)): {"bytes": p.stat().st_size, "sha256": sha256(p)} for p in files}
     (draft / MANIFEST).write_text(json.dumps(manifest, indent=1))
     for path in [*files, draft / MANIFEST, *{p.parent for p in files}, draft]:
         _flush(path)
-    old = target.parent / f".old-{target.name}"
+    old = target.parent / f"{OLD}{target.name}"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
         target.rename(old)
-    draft.rename(target)
+    try:
+        draft.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
     _flush(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
@@ -121,51 +128,32 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify(checkpoint: Path) -> None:
-    """Compare every file with the manifest.
+def prune(save_path: str | Path, keep: int, written: Path) -> None:
+    """Delete all but the newest `keep` checkpoints up to `written`, which was written just now and so is whole.
 
-    Raises:
-        UserError: names the file that is missing or damaged, and the newest checkpoint that is whole, if there is one.
+    Those with missing files or wrong sizes don't count among the `keep`. Later ones, which a run leaves when it goes on from
+    an earlier one, are no business of it: they are overwritten, or deleted once they are old.
     """
-    reason = _damage(checkpoint)
-    if reason is None:
-        return
-    others = [c for c in reversed(list_checkpoints(checkpoint.parent.parent)) if c != checkpoint and _damage(c) is None]
-    remedy = (
-        f"delete {checkpoint} to go on from {others[0].name}, which is whole"
-        if others
-        else "there is no other whole checkpoint; start anew with another --save_path"
-    )
-    raise UserError(f"the checkpoint {checkpoint} is damaged: {reason}; {remedy}")
+    up_to_now = [c for c in list_checkpoints(save_path) if _order(c) <= _order(written)]
+    kept = [c for c in up_to_now if c == written or _has_all_bytes(c)][-max(1, keep) :]
+    for old in up_to_now:
+        if old not in kept:
+            shutil.rmtree(old)
 
 
-def _damage(checkpoint: Path) -> str | None:
+def _has_all_bytes(checkpoint: Path) -> bool:
+    """Whether every file has the size in the manifest: quick, and blind for what changed within."""
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_text())
-    except FileNotFoundError:
-        return f"{MANIFEST} is missing"
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        return f"{MANIFEST} can't be read"
-    for name, entry in manifest.items():
-        path = checkpoint / name
-        if not path.is_file():
-            return f"{name} is missing"
-        if path.stat().st_size != entry["bytes"]:
-            return f"{name} has {path.stat().st_size} bytes instead of {entry['bytes']}"
-        if _sha256(path) != entry["sha256"]:
-            return f"{name} has changed"
-    return None
-
-
-def prune(save_path: str | Path, keep: int) -> None:
-    """Delete all but the newest `keep` checkpoints."""
-    for old in list_checkpoints(save_path)[: -max(1, keep)]:
-        shutil.rmtree(old)
+        return all((checkpoint / name).stat().st_size == entry["bytes"] for name, entry in manifest.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def save_tensors(state: Any, path: Path) -> None:

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rlvr.boost.process import group_device
+
 
 class Meter:
     """Collects sums and counts by name; the mean of each name is taken over everything that was added anywhere."""
@@ -67,7 +69,7 @@ def gather_json(value: object) -> list:
     """Every rank's value, which must be plain JSON, in rank order. Collective. (Pickle is never used.)"""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return [json.loads(json.dumps(value))]
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = group_device()
     data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
     sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(dist.get_world_size())]
     dist.all_gather(sizes, torch.tensor([len(data)], device=device))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +46,7 @@ class JsonlSink:
         path.parent.mkdir(parents=True, exist_ok=True)
         if keep_below is not None and path.exists():
             rows = [line for line in path.read_text().splitlines(keepends=True) if _step_of(line) < keep_below]
-            path.write_text("".join(rows))
+            replace_text(path, "".join(rows))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         row = {"step": step, **{name: v if math.isfinite(v) else None for name, v in metrics.items()}}
@@ -60,6 +61,24 @@ def _step_of(line: str) -> float:
         return json.loads(line)["step"]
     except (json.JSONDecodeError, KeyError):
         return math.inf
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a whole file so that whoever is killed leaves the old text or the new one.
+
+    Raises:
+        UserError: it can't be written.
+    """
+    draft = path.with_name(f".new-{path.name}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"can't write {path}: {error.strerror}; free space and run again") from None
 
 
 def append_json(path: Path, row: Mapping[str, Any]) -> None:

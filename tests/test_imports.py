@@ -29,6 +29,8 @@ LAYERS = [
         "rlvr.metrics",
         "rlvr.tracking",
         "rlvr.checkpoint",
+        "rlvr.checkpoint_check",
+        "rlvr.rank_states",
         "rlvr.reward_settings",
     ],
     ["rlvr.rewarding_neural", "rlvr.reward_normaliser", "rlvr.environments"],

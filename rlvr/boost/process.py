@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -28,17 +29,19 @@ class ProcessInfo:
         return self.rank == 0
 
 
-def start(seed: int, num_threads: int | None = None) -> ProcessInfo:
+def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) -> ProcessInfo:
     """Join torchrun's process group, or make one of a single process; set threads and ColossalAI's accelerator.
 
     Args:
         seed: seeds Python, NumPy and torch alike in every rank; what must differ between ranks derives its own.
         num_threads: CPU threads of this process; by default the machine's cores divided among its processes.
+        timeout_s: how long a process waits for the others before it gives up.
     """
     if not dist.is_initialized():
         _default_environment()
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(num_threads or max(1, _cores() // local_size))
+        _limit_waiting(timeout_s)
         _launch(seed)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
@@ -59,6 +62,13 @@ def _default_environment() -> None:
     os.environ.update(
         RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
     )
+
+
+def _limit_waiting(timeout_s: float) -> None:
+    """Make it the default of every process group that is made from here on. ColossalAI, which makes them, takes none."""
+    limit = timedelta(seconds=timeout_s)
+    dist.distributed_c10d.default_pg_timeout = limit
+    dist.distributed_c10d.default_pg_nccl_timeout = limit
 
 
 def _launch(seed: int) -> None:
@@ -88,6 +98,17 @@ def quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(previous)
+
+
+def host_name() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+def group_device() -> torch.device:
+    """Where tensors must be for the process group to pass them on."""
+    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
 
 
 def stop() -> None:

@@ -309,6 +309,9 @@ class ParallelConfig:
     """Kind of sequence parallelism (3d plugin)."""
     enable_sequence_parallelism: bool = False
     """Turn sequence parallelism on (3d plugin)."""
+    dist_timeout: float = 1800.0
+    """Seconds that a process waits for the others before it gives up and says who is stuck (docs/multi_node.md). Longer than
+    the slowest phase of one process may take more than another's."""
 
     @property
     def replica_size(self) -> int:

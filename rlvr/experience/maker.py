@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.phases import board
 from rlvr.boost.process import all_reduce_sum
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
@@ -277,8 +278,9 @@ class NaiveExperienceMaker:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds that the block takes to `seconds[name]`."""
+    """Add the seconds that the block takes to `seconds[name]`; the other processes are told that this one is in it."""
     start = time.perf_counter()
+    board.enter(name)
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rlvr.boost.phases import board
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected
@@ -150,6 +151,7 @@ class OnlineTrainer(BaseTrainer):
     def _learn(self) -> None:
         """One pass over the buffer, from where the progress stands."""
         for batch in islice(self._mini_batches(self.progress.update_step), self.progress.mini_batch, None):
+            board.enter("update")
             self._call("on_learn_batch_start")
             begin = time.perf_counter()
             self._training_step(batch)
@@ -180,6 +182,7 @@ class OnlineTrainer(BaseTrainer):
     def _evaluate(self) -> dict[str, float]:
         if self.evaluator is None:
             return {}
+        board.enter("evaluation")
         metrics = self.evaluator()
         self._ticked = time.perf_counter()  # evaluation is not training time
         self._call("on_evaluate_end", metrics)

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr import checkpoint as files
+from rlvr.boost.phases import board
+from rlvr.checkpoint_check import verify
+from rlvr.rank_states import gather_states, read_state, write_states
 from rlvr.trainer.role_files import load_role, write_role
 from rlvr.trainer.weights import FORMAT, check_run
 
@@ -51,18 +54,19 @@ class SupervisedCheckpointer:
         """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
         t = self.trainer
         assert t.save_dir is not None
+        board.enter("checkpoint")
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.step)
         training = t.role.training_state()  # collective, so before any can fail
+        own = gather_states({"random": files.random_state(), "meter": t.meter.state_dict()})
         with t.role.exact() as role, files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
                 write_role(role, draft / self.role.name, False, self.role.tokenizer)
                 files.save_tensors(training, draft / self.role.name / "training.pt")
                 state = {"format": FORMAT, "run": self.run_state, "world_size": t.world_size, "loop": t.state_dict()}
                 files.save_json(state, draft / "state.json")
-            own = {"random": files.random_state(), "meter": t.meter.state_dict()}
-            files.save_tensors(own, draft / f"rank-{t.rank}.pt")
+                write_states(own, draft)
         if t.is_main:
-            files.prune(t.save_dir, self.keep)
+            files.prune(t.save_dir, self.keep, target)
         return target
 
     def export(self) -> None:
@@ -70,6 +74,7 @@ class SupervisedCheckpointer:
         place). Collective."""
         t = self.trainer
         assert t.save_dir is not None
+        board.enter("checkpoint")
         with t.role.exact() as role:
             files.export(
                 t.save_dir / self.role.name,
@@ -86,12 +91,12 @@ class SupervisedCheckpointer:
             UserError: the checkpoint is damaged, of another format, or of another run.
         """
         t = self.trainer
-        files.verify(path)
+        verify(path)
         state = files.load_json(path / "state.json")
         check_run(path, state, self.run_state)
         load_role(t.role, path / self.role.name)
         t.load_state_dict(state["loop"])
         if state["world_size"] == t.world_size:
-            own = files.load_tensors(path / f"rank-{t.rank}.pt")
+            own = read_state(path, t.rank)
             files.set_random_state(own["random"])
             t.meter.load_state_dict(own["meter"])

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.phases import board
 from rlvr.boost.process import all_reduce_sum
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
@@ -184,6 +185,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
 
     def _train_step(self) -> None:
         """One optimizer step on this process's share of the next items."""
+        board.enter("update")
         self.sampler.counter = self.progress.step
         share = [self.items[i] for i in self.sampler.indices(self.rank, self.world_size)]
         size = self._total_weight(share)
@@ -240,6 +242,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         """Held-out metrics."""
         if not self.held_out:
             return {}
+        board.enter("evaluation")
         metrics = self._held_out_metrics(self._measured(self.held_out))
         self._ticked = time.perf_counter()  # evaluation is not training time
         self._call("on_evaluate_end", metrics)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr import checkpoint as files
+from rlvr.boost.phases import board
+from rlvr.checkpoint_check import verify
 from rlvr.errors import UserError
+from rlvr.rank_states import gather_states, read_state, write_states
 from rlvr.trainer.role_files import load_role, write_role
 
 if TYPE_CHECKING:
@@ -34,9 +37,11 @@ class PPOCheckpointer:
         """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
         t = self.trainer
         assert t.save_dir is not None
+        board.enter("checkpoint")
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.episode, t.progress.safe_point)
         actor = t.actor.training_state()  # collective, so before any can fail
         critic = t.critic.training_state() if t.critic is not None else None
+        own = gather_states(self._own_state())
         with self._exact() as modules, files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
                 for name, module in modules.items():
@@ -45,9 +50,9 @@ class PPOCheckpointer:
                 if critic is not None:
                     files.save_tensors(critic, draft / "critic" / "training.pt")
                 files.save_json(self._shared_state(), draft / "state.json")
-            files.save_tensors(self._own_state(), draft / f"rank-{t.rank}.pt")
+                write_states(own, draft)
         if t.is_main:
-            files.prune(t.save_dir, self.keep)
+            files.prune(t.save_dir, self.keep, target)
         return target
 
     def export(self) -> None:
@@ -55,6 +60,7 @@ class PPOCheckpointer:
         in place of them) where adapters learn. Collective."""
         t = self.trainer
         assert t.save_dir is not None
+        board.enter("checkpoint")
         with self._exact() as modules:
             for name, module in modules.items():
                 files.export(t.save_dir / name, partial(self._write, name, module, whole=self.merge), t.is_main)
@@ -102,7 +108,7 @@ class PPOCheckpointer:
             UserError: the checkpoint is damaged, of another format, or of another run.
         """
         t = self.trainer
-        files.verify(path)
+        verify(path)
         state = files.load_json(path / "state.json")
         self._check(path, state)
         load_role(t.actor, path / "actor")
@@ -114,7 +120,7 @@ class PPOCheckpointer:
             t.maker.reward_model.load_state_dict(state["reward_model"])
         self._loaders = state["loaders"]
         if self._divided_alike(state):
-            own = files.load_tensors(path / f"rank-{t.rank}.pt")
+            own = read_state(path, t.rank)
             files.set_random_state(own["random"])
             t.buffer.load_state_dict(own["buffer"])
             t.meter.load_state_dict(own["meter"])
