@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from rlvr import build
+from rlvr.boost.phases import naming_the_lost
 from rlvr.boost.plugins import resolve_precision
 from rlvr.boost.replica import Replica, replica_of
 from rlvr.build_rewards import describe_rewards, make_reward_model
@@ -23,7 +24,7 @@ from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.report.card import write_card
 from rlvr.rollout.engine import Engine, Sampling, make_engine
-from rlvr.session import Session, join
+from rlvr.session import Session, check_same_start, join
 from rlvr.tracking import Tracker
 from rlvr.trainer.memory import EmptyDeviceCache
 from rlvr.trainer.ppo import PPOTrainer
@@ -31,6 +32,7 @@ from rlvr.trainer.watch import Watch
 from rlvr.validate import BatchPlan, check_config, plan_batches
 
 
+@naming_the_lost()
 def train(config: Config | None = None, **settings: Any) -> Path:
     """Train as the settings say. Returns the run's folder.
 
@@ -42,7 +44,8 @@ def train(config: Config | None = None, **settings: Any) -> Path:
             reward_functions=["gsm8k_reward_fn"])`. The built-in model and a preset bring their own, as on the command line.
 
     Raises:
-        UserError: settings, data, template, plugin or checkpoint that can't be used.
+        UserError: settings, data, template, plugin or checkpoint that can't be used, or that differ between processes.
+        ProcessesLost: another process is stuck, has ended, or can't be reached; a UserError too.
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     if config is not None and settings:
@@ -156,6 +159,8 @@ def _assemble(
     )
     if models.actor.has_adapter:
         session.say(_describe_adapter(models.actor))
+    ptx = _make_ptx_loader(config, replica, tokenizer, conversation)
+    check_same_start(build.describe_data(config, prompts, ptx), build.starting_models(models))
     actor_booster, critic_booster = build.make_boosters(config, process)
     evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
     a, t, r = config.algo, config.train, config.rollout
@@ -202,7 +207,7 @@ def _assemble(
     )
     if evaluator is not None:
         trainer.evaluator = partial(_evaluate, evaluator, trainer)
-    return trainer, loader, _make_ptx_loader(config, replica, tokenizer, conversation)
+    return trainer, loader, ptx
 
 
 def _evaluate(evaluator: Evaluator, trainer: PPOTrainer) -> dict[str, float]:

@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rewards import resolve
+from rlvr.boost.agreement import digest, function_digest
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import adamw, cosine_with_warmup
@@ -50,10 +51,19 @@ class Prompts:
     @property
     def fingerprint(self) -> str:
         """Changes when a training prompt changes: a resumed run must see the same data."""
-        digest = blake2b(digest_size=8)
-        for prompt in self.train:
-            digest.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
-        return digest.hexdigest()
+        return _fingerprint(self.train)
+
+    @property
+    def held_out_fingerprint(self) -> str:
+        """Changes when a held-out prompt changes."""
+        return _fingerprint(self.test)
+
+
+def _fingerprint(prompts: Sequence[Prompt]) -> str:
+    of_all = blake2b(digest_size=8)
+    for prompt in prompts:
+        of_all.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
+    return of_all.hexdigest()
 
 
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
@@ -226,3 +236,19 @@ def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) ->
         "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint},
         "lora": asdict(lora) if lora is not None else None,
     }
+
+
+def describe_data(config: Config, prompts: Prompts, ptx: Any) -> dict[str, Any]:
+    """Digests of what is learned from, and of the functions that judge it, to be compared between processes."""
+    functions = {name: function_digest(resolve(name).function) for name in function_names(config)}
+    return {
+        "prompts": {"count": len(prompts.train), "hash": prompts.fingerprint},
+        "held out": {"count": len(prompts.test), "hash": prompts.held_out_fingerprint},
+        "ptx rows": digest(repr(ptx.items).encode()) if ptx is not None else None,
+        "reward functions": functions,
+    }
+
+
+def starting_models(models: Models) -> dict[str, torch.nn.Module | None]:
+    """The roles whose weights must be the same in all processes at the start."""
+    return {"actor": models.actor, "critic": models.critic, "reference": models.initial_model}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from rlvr.boost.phases import naming_the_lost
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.schedule import adamw, cosine_with_warmup
 from rlvr.config import RewardTrainingConfig, SFTConfig
@@ -25,7 +26,7 @@ from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.reward_model import RewardModel
 from rlvr.run_folder import run_state
-from rlvr.session import Session, join
+from rlvr.session import Session, check_same_start, join
 from rlvr.supervised_view import SupervisedView
 from rlvr.template_check import require_template
 from rlvr.trainer.reward_model import RewardModelTrainer
@@ -37,13 +38,15 @@ from rlvr.validate_supervised import check_reward_training, check_sft
 AnyConfig = SFTConfig | RewardTrainingConfig
 
 
+@naming_the_lost()
 def train_sft(config: SFTConfig) -> Path:
     """Fine-tune a language model as the settings say. Returns the run's folder, whose `actor/modeling` is the result.
 
     Under torchrun, call it in every process. Without, it makes a process group of one.
 
     Raises:
-        UserError: settings, data, template, plugin or checkpoint that can't be used.
+        UserError: settings, data, template, plugin or checkpoint that can't be used, or that differ between processes.
+        ProcessesLost: another process is stuck, has ended, or can't be reached; a UserError too.
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_sft(config)
@@ -62,13 +65,15 @@ def train_sft(config: SFTConfig) -> Path:
     return _fit(run, config, trainer)
 
 
+@naming_the_lost()
 def train_reward_model(config: RewardTrainingConfig) -> Path:
     """Train a reward model as the settings say. Returns the run's folder, whose `reward_model/modeling` is the result.
 
     Under torchrun, call it in every process. Without, it makes a process group of one.
 
     Raises:
-        UserError: settings, data, template, plugin or checkpoint that can't be used.
+        UserError: settings, data, template, plugin or checkpoint that can't be used, or that differ between processes.
+        ProcessesLost: another process is stuck, has ended, or can't be reached; a UserError too.
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_reward_training(config)
@@ -197,6 +202,7 @@ def _make_parts(run: _Run, config: AnyConfig, model: torch.nn.Module, data: Held
             "lora": asdict(run.lora) if run.lora is not None else None,
         },
     }
+    check_same_start({"rows": _hash(data.train), "held out": _hash(data.test)}, {"model": model})
     booster = make_booster(config.parallel, process.device, t.grad_clip)
     return _Parts(
         booster, optimizer, cosine_with_warmup(optimizer, settings.total_steps, t.warmup_steps), settings, options

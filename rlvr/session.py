@@ -1,15 +1,22 @@
 """One session of a run: its process, folder and console, and the checkpoint that it goes on from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from rich.console import Console
+from rich.markup import escape
 from transformers.utils.logging import disable_progress_bar
 
 from rlvr.boost import process as processes
+from rlvr.boost.agreement import check_same, versions, weights_digest
+from rlvr.boost.phases import board
 from rlvr.boost.plugins import check_plugin
 from rlvr.boost.process import ProcessInfo
-from rlvr.config import Config, RewardTrainingConfig, SFTConfig
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig, to_dict
 from rlvr.run_folder import open_folder, write_config, write_environment
 from rlvr.trainer.base import BaseTrainer
 
@@ -17,15 +24,42 @@ AnyConfig = Config | SFTConfig | RewardTrainingConfig
 
 
 def join(config: AnyConfig) -> ProcessInfo:
-    """Join the process group, and see that the plugin runs here.
+    """Join the process group; see that the plugin runs here and that all processes have the same settings and versions.
 
     Raises:
-        UserError: it does not.
+        UserError: it does not, or they have not.
     """
     disable_progress_bar()  # transformers' own bars, one for each file saved
-    process = processes.start(config.train.seed, config.train.num_threads)
+    process = processes.start(config.train.seed, config.train.num_threads, config.parallel.dist_timeout)
+    board.enter("start")
+    check_same("versions", versions(), "Install the same on all machines.")
+    check_same("settings", to_dict(config), "Give the same flags and the same --config file on all machines.")
     check_plugin(config.parallel, process.device)
     return process
+
+
+def check_same_start(data: Mapping[str, Any], weights: Mapping[str, torch.nn.Module | None]) -> None:
+    """See that all processes have the same data and start from the same weights. Collective; before weights are sharded.
+
+    Args:
+        data: digests of what is learned from, and of the code that judges it.
+        weights: role -> model; None where there is no such role.
+
+    Raises:
+        UserError: they have not; names the ranks.
+    """
+    check_same("data and rewards", data, "Give all machines the same files.")
+    digests = {
+        role: weights_digest((name, tensor) for name, tensor in model.state_dict().items())
+        for role, model in weights.items()
+        if model is not None
+    }
+    check_same(
+        "starting weights",
+        digests,
+        "Give all machines the same files. (The built-in model is trained on each machine, and processors round "
+        "differently: copy one machine's cache folder to the others, see RLVR_CACHE in docs/multi_node.md.)",
+    )
 
 
 @dataclass(frozen=True)
@@ -51,11 +85,12 @@ class Session:
         Raises:
             UserError: it can't be written, or holds another run.
         """
-        folder, checkpoint = open_folder(config.ckpt, process.is_main)
+        console = Console(stderr=False, quiet=not process.is_main)
+        folder, checkpoint = open_folder(config.ckpt, process.is_main, partial(_warn, console))
         if process.is_main:
             write_config(config, folder)
             write_environment(folder, process.device.type, process.world_size)
-        return cls(process, Console(stderr=False, quiet=not process.is_main), folder, checkpoint)
+        return cls(process, console, folder, checkpoint)
 
     def note(self, text: str) -> None:
         """Tell of something that the user may want to know."""
@@ -77,3 +112,7 @@ class Session:
         elif resume:
             self.console.print(f"no checkpoint under {self.folder} yet: starting from the beginning")
         trainer.write_metrics(self.folder, resumed=self.checkpoint is not None)
+
+
+def _warn(console: Console, text: str) -> None:
+    console.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)

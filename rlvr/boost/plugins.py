@@ -53,7 +53,9 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
     if parallel.zero_cpu_offload and parallel.plugin not in (*ZERO_STAGES, "3d"):
         raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
     if not 0 < parallel.dist_timeout < 1e8:
-        raise UserError(f"--dist_timeout {parallel.dist_timeout}: give the seconds that a process may wait for the others")
+        raise UserError(
+            f"--dist_timeout {parallel.dist_timeout}: give the seconds that a process may wait for the others"
+        )
     if parallel.mixed_precision == "fp16" and device.type != "cuda":
         raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
 

@@ -142,7 +142,7 @@ class PPOTrainer:
         checkpoint = None
         if folder is not None:
             place = CheckpointConfig(save_path=str(folder), resume=resume_from_checkpoint)
-            _, checkpoint = open_folder(place, self.process.is_main)
+            _, checkpoint = open_folder(place, self.process.is_main, self.trainer.warn)
         if checkpoint is not None:
             self.trainer.load_checkpoint(checkpoint)
         if folder is not None:

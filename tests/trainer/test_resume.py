@@ -12,7 +12,7 @@ import torch
 from tiny_models import tiny_model
 from trainer_harness import StopAfter, loader, make_trainer, weights
 
-from rlvr import checkpoint
+from rlvr import checkpoint, checkpoint_check
 from rlvr.errors import UserError
 from rlvr.trainer.interrupt import Interrupted
 
@@ -131,7 +131,7 @@ def test_a_full_disk_while_saving_loses_nothing(tmp_path, monkeypatch) -> None:
     trainer = make_trainer(tmp_path, save_interval=1)
     trainer.fit(1, 1, 1, loader())
     before = checkpoint.list_checkpoints(tmp_path)
-    checkpoint.verify(before[-1])
+    checkpoint_check.verify(before[-1])
 
     def full(state, path) -> None:
         path.write_bytes(b"half")
@@ -142,7 +142,7 @@ def test_a_full_disk_while_saving_loses_nothing(tmp_path, monkeypatch) -> None:
     with pytest.raises(UserError, match="No space left on device"):
         again.fit(2, 1, 1, loader())
     assert checkpoint.list_checkpoints(tmp_path) == before
-    checkpoint.verify(before[-1])
+    checkpoint_check.verify(before[-1])
     assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
