@@ -1,0 +1,150 @@
+"""Strike runs with faults, go on, and compare with the run that nothing happened to.
+
+    uv run python -m tests.faults --count 200
+
+Prints each fault with its outcome and, at the end, the table of docs/faults.md. The exit status is 0 if every outcome is
+right. As root it also fills a real (small) file system and cuts a wire between two network namespaces; otherwise these
+kinds are left out, and the table says so. `--only WORD` takes kinds with this word in their name.
+
+Ray is not among them: its runs are started otherwise. A kind of its own would be a `Lab` whose `run` asks Ray.
+"""
+
+import argparse
+import contextlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from . import kinds as k  # noqa: E402
+from .forking import import_all  # noqa: E402
+from .lab import Lab, Wire, may_join_namespaces, may_mount  # noqa: E402
+
+
+@dataclass
+class Row:
+    """A line of the table: a kind of fault in a kind of run."""
+
+    kind: str
+    lab: Lab
+    make: k.Maker
+    weight: int = 1
+    done: int = 0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
+    """Every kind of fault, in every kind of run that it fits."""
+    found: list[Row] = []
+    for name, lab in labs.items():
+        if name == "two machines":
+            assert wire is not None
+            found.append(Row("network cut for good", lab, k.network_cut(wire, True)))
+            found.append(Row("network cut for 0.3 s", lab, k.network_cut(wire, False)))
+            continue
+        phases = [p for p in k.PHASES if any(v.phase == p for v in lab.visits[0])]
+        found += [Row(f"SIGKILL in {phase}", lab, k.kill(phase)) for phase in phases]
+        found.append(Row("SIGKILL while slowly writing", lab, k.slow_and_killed))
+        found.append(Row("SIGTERM", lab, k.terminate, 2))
+        found += [
+            Row(f"{how} of a checkpoint file", lab, k.damaged(how)) for how in ("truncation", "bit flip", "deletion")
+        ]
+        found.append(Row("all checkpoints damaged", lab, k.all_damaged))
+        found.append(Row("limit on file size", lab, k.file_limit))
+        if mounts:
+            found.append(Row("disk full", lab, k.full_disk))
+        if lab.name == "ppo":
+            found += [
+                Row(f"SIGKILL of the reward {which}", lab, k.reward_worker(which)) for which in ("worker", "zygote")
+            ]
+            found += [
+                Row(f"reward function {how}", lab, k.broken_reward(how))
+                for how in ("raises", "hangs", "exits", "allocates")
+            ]
+        if lab.processes > 1:
+            found.append(Row("process asleep", lab, k.frozen))
+    return found
+
+
+@contextlib.contextmanager
+def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str, Lab], Wire | None]]:
+    """The kinds of runs, in a folder of their own."""
+    from saved_models import save_micro_model
+
+    model = save_micro_model(folder / "model")
+    wire = Wire() if "two machines" in names else None
+    labs = {}
+    for name in names:
+        root = folder / name.replace(" ", "-")
+        root.mkdir()
+        if name == "two machines" and wire is not None:
+            labs[name] = Lab("ppo", 2, root, model, wire.names, wire.ADDRESSES[0], 4.0)
+        else:
+            kind, _, many = name.partition(" ")
+            labs[name] = Lab(kind, 2 if many else 1, root, model, timeout_s=8.0)
+    try:
+        yield labs, wire
+    finally:
+        if wire is not None:
+            wire.close()
+
+
+def campaign(table: list[Row], count: int, seed: int, tell: Callable[[str], None]) -> None:
+    """Strike `count` times: every row as often as its weight says, in turn."""
+    order = [row for row in table for _ in range(row.weight)]
+    for number in range(count):
+        row = order[number % len(order)]
+        rng = random.Random(f"{seed} {number} {row.kind} {row.lab.name} {row.lab.processes}")
+        begin = time.monotonic()
+        what, problem = k.strike(row.lab, row.make, rng, row.lab.root / "run")
+        row.done, row.seconds = row.done + 1, row.seconds + time.monotonic() - begin
+        tell(f"{number + 1}/{count} {row.lab.name} x{row.lab.processes}: {row.kind} ({what}): {problem or 'right'}")
+        if problem:
+            row.wrong.append(f"number {number}, {what}: {problem}")
+
+
+def print_table(table: list[Row]) -> None:
+    print("| fault | " + " | ".join(names := list(dict.fromkeys(_column(row) for row in table))) + " | wrong |")
+    print("|---|" + "---|" * (len(names) + 1))
+    for kind in dict.fromkeys(row.kind for row in table):
+        of_kind = {_column(row): row for row in table if row.kind == kind}
+        cells = [str(of_kind[name].done) if name in of_kind else "" for name in names]
+        print(f"| {kind} | {' | '.join(cells)} | {sum(len(row.wrong) for row in of_kind.values())} |")
+    total, wrong = sum(row.done for row in table), sum(len(row.wrong) for row in table)
+    print(f"\n{total} faults, {wrong} with a wrong outcome, {sum(row.seconds for row in table):.0f} s")
+
+
+def _column(row: Row) -> str:
+    return ("two machines" if row.lab.namespaces else row.lab.name) + (", 2 processes" if row.lab.processes > 1 else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="of kinds' moments")
+    parser.add_argument("--only", default="", help="kinds with this in their name")
+    parser.add_argument("--runs", nargs="*", default=["ppo", "ppo x2", "sft", "rm", "sft x2", "two machines"])
+    arguments = parser.parse_args()
+    names = [n for n in arguments.runs if n != "two machines" or may_join_namespaces()]
+    import_all()
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    try:
+        with laboratory(folder, tuple(names)) as (labs, wire):
+            table = [row for row in rows(labs, wire, may_mount()) if arguments.only in row.kind]
+            campaign(table, arguments.count, arguments.seed, lambda text: print(text, flush=True))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print_table(table)
+    return 1 if any(row.wrong for row in table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

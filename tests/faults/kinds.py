@@ -1,0 +1,305 @@
+"""The kinds of faults: where each strikes, what the struck run must say, and what must follow.
+
+A case is struck once, mended, and resumed until it ends. `exact`: its weights and metrics must then be those of the run
+that nothing happened to, bit for bit.
+"""
+
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import injuries as i
+from .forking import Ended, Hook
+from .lab import Disk, Lab, Result, Wire
+
+PHASES = ("start", "rollout", "reward", "score", "update", "checkpoint", "evaluation")
+
+
+@dataclass
+class Case:
+    """One fault.
+
+    Attributes:
+        hook: does it, in the run's processes.
+        what: in words, for the log.
+        struck: looks at the struck run; returns what is wrong with it, or "".
+        mend: undo what lasts, between the strike and the next start. Its own damage (to checkpoints) is done here too.
+        resumed: looks at the run after that, beyond the comparison.
+        exact: see above; else the resumed run must refuse, and `resumed` looks at its message.
+        limit_s: for the struck run.
+    """
+
+    hook: Hook
+    what: str
+    struck: Callable[[list[Ended]], str]
+    mend: Callable[[Path], None] = lambda folder: None
+    resumed: Callable[[list[Ended]], str] = lambda ended: ""
+    exact: bool = True
+    limit_s: float = 60.0
+
+
+Maker = Callable[[Lab, random.Random, Path], Case]
+
+
+def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> tuple[str, str]:
+    """Inject one fault into a new run in `folder`. Returns what was done, and what is wrong with the outcome ("": nothing)."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lab.flag.unlink(missing_ok=True)
+    expected = lab.expected
+    case = make(lab, rng, folder)
+    ended = lab.run(folder, case.hook, case.limit_s)
+    problem = _untidy(ended) or case.struck(ended)
+    case.mend(folder)
+    lab.flag.unlink(missing_ok=True)
+    if problem:
+        return case.what, problem + _tail(ended)
+    ended = lab.run(folder)
+    problem = _untidy(ended) or case.resumed(ended)
+    if not problem and case.exact:
+        problem = _all(ended, 0) or _compare(expected, Result.of(folder)) or _remains(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    return case.what, problem + _tail(ended) if problem else ""
+
+
+def _tail(ended: list[Ended]) -> str:
+    return "".join(f"\n--- rank {e.rank}, status {e.status}\n{e.out[-1500:]}{e.err[-3000:]}" for e in ended)
+
+
+def _compare(expected: Result, actual: Result) -> str:
+    if expected.weights != actual.weights:
+        return "the weights are others"
+    return "" if expected.rows == actual.rows else "the metrics are others"
+
+
+def _remains(folder: Path) -> str:
+    hidden = [p.name for p in folder.rglob(".*")]
+    return f"remains in the folder: {', '.join(hidden)}" if hidden else ""
+
+
+def _untidy(ended: list[Ended]) -> str:
+    for e in ended:
+        if e.status is None:
+            return f"rank {e.rank} hung"
+        for word in ("Traceback", "ORPHANS", "LEFT BEHIND"):
+            if word in e.err and e.status != -signal.SIGKILL:
+                return f"rank {e.rank}: {word}"
+    return ""
+
+
+def _all(ended: list[Ended], *statuses: int) -> str:
+    return "".join(f"rank {e.rank} ended with {e.status}; " for e in ended if e.status not in statuses)
+
+
+def _one(kills: int) -> Callable[[list[Ended]], str]:
+    """The killed rank is dead; the others name it, or had ended."""
+
+    def check(ended: list[Ended]) -> str:
+        if ended[kills].status not in (-signal.SIGKILL, 0):
+            return f"rank {kills} was to be killed and ended with {ended[kills].status}"
+        for e in ended:
+            if e.rank != kills and e.status != 0 and (e.status != 2 or "--resume" not in e.said):
+                return f"rank {e.rank} ended with {e.status} and does not say how to go on"
+            if e.rank != kills and kills and e.status == 2 and f"rank {kills} on" not in e.said:
+                return f"rank {e.rank} does not name rank {kills}"
+        return ""
+
+    return check
+
+
+def kill(phase: str) -> Maker:
+    """SIGKILL of a process of the run."""
+
+    def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
+        moment = i.draw_moment(lab.visits, rng, phase, rng.randrange(lab.processes))
+        return Case(i.at(moment, i.kill_self), str(moment), _one(moment.rank))
+
+    return make
+
+
+def slow_and_killed(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """SIGKILL while a checkpoint is being written, slowly."""
+    moment = i.draw_moment(lab.visits, rng, "checkpoint", 0)
+    moment = i.Moment(0, "checkpoint", moment.visit, rng.uniform(0.0, 0.5))
+    return Case(i.at(moment, i.kill_self, i.slow_flushes), str(moment), _one(0))
+
+
+def terminate(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """SIGTERM to one process: all save and stop."""
+    phase = rng.choice([p for p in PHASES if any(v.phase == p for v in lab.visits[0])])
+    moment = i.draw_moment(lab.visits, rng, phase, rng.randrange(lab.processes))
+
+    def check(ended: list[Ended]) -> str:
+        if all(e.status == 0 for e in ended):  # it came too late
+            return ""
+        if ended[moment.rank].status == -signal.SIGTERM:  # before the loop began to listen
+            return _one_terminated(ended, moment.rank)
+        wrong = _all(ended, 128 + signal.SIGTERM)
+        return wrong or ("" if "--resume" in ended[moment.rank].said else "it does not say how to go on")
+
+    return Case(i.at(moment, i.ask_to_stop), str(moment), check)
+
+
+def _one_terminated(ended: list[Ended], rank: int) -> str:
+    return "".join(f"rank {e.rank} ended with {e.status}; " for e in ended if e.rank != rank and e.status not in (0, 2))
+
+
+def full_disk(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """A file system without room, from some moment on (rank 0, which alone writes)."""
+    disk = Disk(folder)
+    phase = rng.choice(("start", "rollout", "update", "checkpoint"))
+    moment = i.draw_moment(lab.visits, rng, phase, 0)
+    moment = i.Moment(0, phase, moment.visit, 0.0)  # at once: in the midst of Python's own writes it may come too late
+    free = rng.choice((0, 4096, rng.randrange(200_000)))
+
+    def check(ended: list[Ended]) -> str:
+        if all(e.status == 0 for e in ended):  # what was left sufficed
+            return ""
+        wrong = _all(ended, 2)
+        return wrong or ("" if "can't" in ended[0].said else "it does not say what can't be written")
+
+    def mend(path: Path) -> None:
+        (path / "filler").unlink(missing_ok=True)
+        kept = lab.root / "kept"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(path, kept)
+        disk.close()
+        shutil.rmtree(path)
+        kept.rename(path)
+
+    act = i.fill_disk(folder, free)
+    return Case(i.at(moment, act), f"{moment}, {free} bytes left", check, mend)
+
+
+def file_limit(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """Writes fail from some moment on, by a limit on the size of files; needs no rights."""
+    phase = rng.choice(("start", "rollout", "update", "checkpoint"))
+    moment = i.draw_moment(lab.visits, rng, phase, 0)
+    most = rng.choice((0, 1000, rng.randrange(40_000)))
+
+    def check(ended: list[Ended]) -> str:
+        if all(e.status == 0 for e in ended):
+            return ""
+        return _all(ended, 2) or ("" if "can't" in ended[0].said else "it does not say what can't be written")
+
+    return Case(i.at(moment, i.limit_files(most)), f"{moment}, files up to {most} bytes", check)
+
+
+def damaged(how: str) -> Maker:
+    """The newest checkpoint of a killed run is damaged."""
+
+    def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
+        moment = i.draw_moment(
+            lab.visits, rng, rng.choice(("rollout", "update")), rng.randrange(lab.processes), _late(lab)
+        )
+        names: list[str] = []
+
+        def mend(path: Path) -> None:
+            newest = sorted((path / "checkpoints").glob("step-*"))[-1]
+            names.append(i.damage(newest, how, rng))
+
+        def resumed(ended: list[Ended]) -> str:
+            told = (
+                "is damaged" in ended[0].said and names[0] in ended[0].said and "going on from step-" in ended[0].said
+            )
+            return "" if told else f"it does not say that {names[0]} is damaged"
+
+        return Case(i.at(moment, i.kill_self), f"{how}, killed at {moment}", _one(moment.rank), mend, resumed)
+
+    return make
+
+
+def _late(lab: Lab) -> int:
+    """A visit of rollout and update by which two checkpoints are there."""
+    return 4 if lab.name == "ppo" else 8
+
+
+def all_damaged(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """Every checkpoint of a killed run is damaged."""
+    moment = i.draw_moment(lab.visits, rng, "update", 0, _late(lab))
+
+    def mend(path: Path) -> None:
+        for checkpoint in (path / "checkpoints").glob("step-*"):
+            i.damage(checkpoint, rng.choice(("truncation", "bit flip", "deletion")), rng)
+
+    def resumed(ended: list[Ended]) -> str:
+        return _all(ended, 2) or ("" if "no other is whole" in ended[0].said else "it does not say that none is whole")
+
+    return Case(i.at(moment, i.kill_self), str(moment), _one(0), mend, resumed, exact=False)
+
+
+def reward_worker(which: str) -> Maker:
+    """SIGKILL of a reward worker or of the process that forks them: the run goes on by itself."""
+
+    def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
+        moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "reward")), rng.randrange(lab.processes))
+        act = i.kill_reward_worker if which == "worker" else i.kill_zygote
+        return Case(i.at(moment, act), str(moment), lambda ended: _all(ended, 0))
+
+    return make
+
+
+def broken_reward(how: str) -> Maker:
+    """The reward function breaks from some batch on."""
+
+    def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
+        moment = i.draw_moment(lab.visits, rng, "rollout", 0, 2)
+        moment = i.Moment(0, "rollout", moment.visit, 0.0)
+
+        def check(ended: list[Ended]) -> str:
+            named = "'letters' failed on" in ended[0].said
+            return _all(ended, 2) or ("" if named else "it does not name the function")
+
+        return Case(i.at(moment, i.write_file(lab.flag, how)), f"{how} from {moment}", check)
+
+    return make
+
+
+def frozen(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """A process that stops working without ending: the others name it when their patience is over."""
+    moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "update", "score")), rng.randrange(lab.processes))
+
+    def check(ended: list[Ended]) -> str:
+        for e in ended:
+            if e.rank != moment.rank and (e.status != 2 or f"rank {moment.rank} on" not in e.said):
+                return f"rank {e.rank} does not name rank {moment.rank}"
+        return ""
+
+    return Case(_freezing(moment, lab), str(moment), check)
+
+
+def _freezing(moment: i.Moment, lab: Lab) -> Hook:
+    """Asleep for longer than the others wait, then dead."""
+
+    def act() -> None:
+        # SIGSTOP would need somebody to end it; a main thread that sleeps is as good.
+        time.sleep(lab.timeout_s + 8)
+        i.kill_self()
+
+    return i.at(i.Moment(moment.rank, moment.phase, moment.visit, 0.0), act)
+
+
+def network_cut(wire: Wire, lasting: bool) -> Maker:
+    """The wire between two machines is cut, for good or for a moment."""
+
+    def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
+        moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "score", "update")), 1)
+
+        def act() -> None:
+            wire.cut()
+            if not lasting:
+                time.sleep(0.3)
+                wire.mend()
+
+        def check(ended: list[Ended]) -> str:
+            if not lasting:
+                return _all(ended, 0)
+            wrong = _all(ended, 2)
+            return wrong or "".join(f"rank {e.rank} says nothing; " for e in ended if "--resume" not in e.said)
+
+        return Case(i.at(moment, act), str(moment), check, lambda path: wire.mend())
+
+    return make
