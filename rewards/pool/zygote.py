@@ -68,13 +68,16 @@ def main() -> None:
     if not settings.fork:
         serve(sock, settings.memory, functions, settings.memory_limit_bytes)
         leave(0)
-    if threads() > 1 or not hasattr(os, "fork"):
-        sock.send(b'{"ready": "threads"}')
-        leave(0)
+    forks = threads() == 1 and hasattr(os, "fork")
     gc.collect()
     gc.freeze()  # what is here now is shared with all workers, and stays so when they collect
-    sock.send(b'{"ready": "fork"}')
-    Zygote(sock, settings, functions).run()
+    try:
+        sock.send(b'{"ready": "fork"}' if forks else b'{"ready": "threads"}')
+    except BrokenPipeError:  # the pool was closed before it had any work for us
+        leave(0)
+    if forks:
+        Zygote(sock, settings, functions).run()
+    leave(0)
 
 
 class Zygote:

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from rlvr.boost.memory import keep_freed_memory
+from rlvr.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,24 @@ def _launch(seed: int) -> None:
     # ColossalAI calls collectives by names that newer torch wants to rename; nothing that a user could act on.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated", module="colossalai")
-    colossalai.launch_from_torch(seed=seed, verbose=False)
+    try:
+        colossalai.launch_from_torch(seed=seed, verbose=False)
+    except RuntimeError as error:
+        if os.environ["WORLD_SIZE"] == "1":
+            raise
+        raise _not_joined(error) from None
+
+
+def _not_joined(error: RuntimeError) -> UserError:
+    """The processes did not find each other."""
+    e = os.environ
+    card = e.get("GLOO_SOCKET_IFNAME") or e.get("NCCL_SOCKET_IFNAME") or "none named"
+    return UserError(
+        f"rank {e['RANK']} of {e['WORLD_SIZE']} on {host_name()} could not join the others at {e['MASTER_ADDR']}:"
+        f"{e['MASTER_PORT']} (network card: {card}): {str(error).strip().splitlines()[0][:300]}. See that all were started, "
+        "that this address can be reached from every machine, and name the card that they share in GLOO_SOCKET_IFNAME "
+        "(CPU) or NCCL_SOCKET_IFNAME (GPU)"
+    )
 
 
 @contextmanager

@@ -104,16 +104,14 @@ class OnlineTrainer(BaseTrainer):
             if self.progress.episode == 0 and self.progress.at_episode_start:
                 self._log(self._evaluate())
             self._ticked = time.perf_counter()
-            try:
-                while self.progress.episode < num_episodes:
-                    self._run_episode()
-            except UserError as error:
-                raise self._saved_before(error) from error
+            while self.progress.episode < num_episodes:
+                self._run_episode()
             self._call("on_fit_end")
         self._after_fit()
 
     def _saved_before(self, error: UserError) -> UserError:
         """A mistake that shows only in the middle (a reward function that keeps failing) must not cost what was learned.
+        The state must be that of a safe point.
 
         Alone only: with several processes the others don't know of the mistake, and would be waited for.
         """
@@ -143,7 +141,12 @@ class OnlineTrainer(BaseTrainer):
 
     def _collect(self) -> None:
         self._call("on_make_experience_start")
-        collected = self._make_experience()
+        undo = self._before_collecting()
+        try:
+            collected = self._make_experience()
+        except UserError as error:
+            undo()
+            raise self._saved_before(error) from error
         for name, seconds in collected.seconds.items():
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._call("on_make_experience_end", collected)
@@ -208,6 +211,10 @@ class OnlineTrainer(BaseTrainer):
 
     @abstractmethod
     def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None: ...
+
+    @abstractmethod
+    def _before_collecting(self) -> Callable[[], None]:
+        """What puts back the state of now, if making experience fails."""
 
     @abstractmethod
     def _make_experience(self) -> Collected: ...

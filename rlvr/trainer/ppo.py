@@ -5,7 +5,8 @@ experience, in `rlvr.experience`), optimisation (`rlvr.trainer.learning`), and m
 Source: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Ouyang et al., "InstructGPT", 2022.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -262,6 +263,17 @@ class PPOTrainer(OnlineTrainer):
         self.prompt_loader, self.pretrain_loader = prompt_dataloader, pretrain_dataloader
         self._checkpointer.restore_loaders()
         self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
+
+    def _before_collecting(self) -> Callable[[], None]:
+        everything: list[Any] = [self.meter, self.prompt_loader, self.maker.reward_model]
+        parts = [part for part in everything if hasattr(part, "state_dict")]
+        states = [(part, copy.deepcopy(part.state_dict())) for part in parts]
+
+        def undo() -> None:
+            for part, state in states:
+                part.load_state_dict(state)
+
+        return undo
 
     def _make_experience(self) -> Collected:
         """Phases 1 to 3 for this process's share of the next batch of prompts."""

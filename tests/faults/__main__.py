@@ -86,7 +86,7 @@ def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str,
         root = folder / name.replace(" ", "-")
         root.mkdir()
         if name == "two machines" and wire is not None:
-            labs[name] = Lab("ppo", 2, root, model, wire.names, wire.ADDRESSES[0], 4.0)
+            labs[name] = Lab("ppo", 2, root, model, wire.names, wire.ADDRESSES[0], wire.cards, 4.0)
         else:
             kind, _, many = name.partition(" ")
             labs[name] = Lab(kind, 2 if many else 1, root, model, timeout_s=8.0)

@@ -63,6 +63,8 @@ class Launch:
         hook: called in each process, with its rank, before the command.
         namespaces: network namespace of each process, by name; none: all in this one.
         address: where rank 0 listens.
+        environment: variables that are set beside torchrun's.
+        cards: network card of each process, with namespaces.
     """
 
     command: Sequence[str]
@@ -72,6 +74,7 @@ class Launch:
     namespaces: Sequence[str] = ()
     address: str = "127.0.0.1"
     environment: dict[str, str] = field(default_factory=dict)
+    cards: Sequence[str] = ()
 
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
@@ -119,6 +122,7 @@ class Launch:
             os.environ.update(zip(_TORCHRUN, values, strict=True))
         if self.namespaces:
             _enter_namespace(self.namespaces[rank])
+            os.environ["GLOO_SOCKET_IFNAME"] = self.cards[rank]
         self.hook(rank)
 
 

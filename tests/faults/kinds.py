@@ -147,10 +147,15 @@ def _one_terminated(ended: list[Ended], rank: int) -> str:
     return "".join(f"rank {e.rank} ended with {e.status}; " for e in ended if e.rank != rank and e.status not in (0, 2))
 
 
+def _writing(lab: Lab) -> list[str]:
+    """Phases in which, or before which, something is written."""
+    return [p for p in ("start", "rollout", "update", "checkpoint") if any(v.phase == p for v in lab.visits[0])]
+
+
 def full_disk(lab: Lab, rng: random.Random, folder: Path) -> Case:
     """A file system without room, from some moment on (rank 0, which alone writes)."""
     disk = Disk(folder)
-    phase = rng.choice(("start", "rollout", "update", "checkpoint"))
+    phase = rng.choice(_writing(lab))
     moment = i.draw_moment(lab.visits, rng, phase, 0)
     moment = i.Moment(0, phase, moment.visit, 0.0)  # at once: in the midst of Python's own writes it may come too late
     free = rng.choice((0, 4096, rng.randrange(200_000)))
@@ -176,7 +181,7 @@ def full_disk(lab: Lab, rng: random.Random, folder: Path) -> Case:
 
 def file_limit(lab: Lab, rng: random.Random, folder: Path) -> Case:
     """Writes fail from some moment on, by a limit on the size of files; needs no rights."""
-    phase = rng.choice(("start", "rollout", "update", "checkpoint"))
+    phase = rng.choice(_writing(lab))
     moment = i.draw_moment(lab.visits, rng, phase, 0)
     most = rng.choice((0, 1000, rng.randrange(40_000)))
 
@@ -192,9 +197,8 @@ def damaged(how: str) -> Maker:
     """The newest checkpoint of a killed run is damaged."""
 
     def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
-        moment = i.draw_moment(
-            lab.visits, rng, rng.choice(("rollout", "update")), rng.randrange(lab.processes), _late(lab)
-        )
+        phase = rng.choice([p for p in ("rollout", "update") if _late(lab, p)])
+        moment = i.draw_moment(lab.visits, rng, phase, rng.randrange(lab.processes), _late(lab, phase))
         names: list[str] = []
 
         def mend(path: Path) -> None:
@@ -212,14 +216,14 @@ def damaged(how: str) -> Maker:
     return make
 
 
-def _late(lab: Lab) -> int:
-    """A visit of rollout and update by which two checkpoints are there."""
-    return 4 if lab.name == "ppo" else 8
+def _late(lab: Lab, phase: str) -> int:
+    """From which visit of a phase on two checkpoints are there; 0 if it has none."""
+    return {"ppo": {"rollout": 3, "update": 5}}.get(lab.name, {"update": 7}).get(phase, 0)
 
 
 def all_damaged(lab: Lab, rng: random.Random, folder: Path) -> Case:
     """Every checkpoint of a killed run is damaged."""
-    moment = i.draw_moment(lab.visits, rng, "update", 0, _late(lab))
+    moment = i.draw_moment(lab.visits, rng, "update", 0, _late(lab, "update"))
 
     def mend(path: Path) -> None:
         for checkpoint in (path / "checkpoints").glob("step-*"):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -83,7 +83,9 @@ class Lab:
         name: `ppo`, `sft`, `rm`.
         processes: how many.
         root: folder for everything.
-        namespaces: network namespaces of the processes, where they are not all in this one; with `address`, `interface`.
+        namespaces: network namespaces of the processes, where they are not all in this one; with the address of the first
+            and the network card of each.
+        timeout_s: how long a process waits for the others.
     """
 
     name: str
@@ -92,8 +94,8 @@ class Lab:
     model: str
     namespaces: Sequence[str] = ()
     address: str = "127.0.0.1"
+    cards: Sequence[str] = ()
     timeout_s: float = 30.0
-    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def flag(self) -> Path:
@@ -106,7 +108,7 @@ class Lab:
         temporary.mkdir(exist_ok=True)
         launch = Launch(
             self.command(folder), self.root / "log", self.processes, hook, self.namespaces, self.address,
-            {"TMPDIR": str(temporary), **self.environment},
+            {"TMPDIR": str(temporary)}, self.cards,
         )  # fmt: skip
         ended = launch.run(limit_s)
         for left in temporary.iterdir():
