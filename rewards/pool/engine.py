@@ -13,8 +13,9 @@ from rewards.pool.crew import NOT_NEEDED, READ_BYTES, Crew, Worker
 from rewards.pool.inbox import Inbox
 from rewards.pool.ledger import Ledger, Result
 from rewards.pool.pace import Pace
-from rewards.pool.starting import START_LIMIT_S, Load
+from rewards.pool.starting import ORPHANED, START_LIMIT_S, Load
 from rewards.pool.work import Chunk, Task
+from rewards.pool.zygote import KILLED
 
 MAX_ASLEEP, MAX_ASLEEP_FRESH, MAX_BURNING = 32, 4, 4  # slow workers in whose place others work, for each worker
 COLD = 4  # the first calls of a new worker take longer
@@ -280,7 +281,9 @@ class Engine:
             results = []
         done, on = len(results), worker.call
         again = [chunk.part(done, chunk.end)]
-        if done <= on < chunk.end:  # it was on a call that it did not finish
+        # Killed from outside (by whoever needs memory, say), and not by us: the call is done again, once.
+        repeats = not worker.doom and how in (KILLED, ORPHANED) and done <= on < chunk.end and chunk.may_repeat(on)
+        if not repeats and done <= on < chunk.end:  # it was on a call that it did not finish
             status: Status = "timed_out" if worker.doom.startswith(_TIMED_OUT) else "error"
             name, elapsed = self.ledger.functions[chunk.function].name, worker.on_call_s(time.monotonic())
             self.ledger.failed(chunk, on, Outcome(status, None, name, elapsed, worker.doom or how))

@@ -42,6 +42,9 @@ class Load:
     memory_limit_bytes: int | None
 
 
+ORPHANED = "the process that forked it was killed"
+
+
 @dataclass(frozen=True)
 class Event:
     """News of a worker: alive as `process`, or dead and `how`."""
@@ -189,7 +192,7 @@ class Zygotes:
                 f"reward workers can't start: the process ended while loading plugins and functions "
                 f"({how_it_ended(self.process.popen.returncode)}). Its last words: {self.process.said() or 'none'}"
             )
-        lost = [Event(number, how="the process that forked it was killed") for number in self.workers]
+        lost = [Event(number, how=ORPHANED) for number in self.workers]
         for process in filter(None, self.workers.values()):
             kill(process)  # Linux has done so already
         self.workers.clear()

@@ -42,6 +42,7 @@ class Pending:
         self.scores: list[list[Score | None]] = [[None] * len(self.samples) for _ in range(functions)]
         self.left = functions * len(self.samples)
         self.error: BaseException | None = None
+        self.repeated: set[tuple[int, int]] = set()  # (function, sample): calls that are done again
         self._done = threading.Event()
         if not self.left:
             self._done.set()
@@ -117,6 +118,13 @@ class Chunk:
     def samples_of(self, call: int) -> Sequence[int]:
         """Which samples a call is for."""
         return self.indices if self.batched else self.indices[call : call + 1]
+
+    def may_repeat(self, call: int) -> bool:
+        """Whether a call may be done again; true once only, so that a call which kills its worker comes to an end."""
+        key = (self.function, self.samples_of(call)[0])
+        known = key in self.pending.repeated
+        self.pending.repeated.add(key)
+        return not known
 
     def part(self, first: int, end: int) -> Task | None:
         """Its calls from `first` to `end`, as work to be done again; None if there are none."""

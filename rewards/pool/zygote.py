@@ -245,6 +245,9 @@ def kill(process: int) -> None:
             continue
 
 
+KILLED = "it was killed by SIGKILL"
+
+
 def how_it_ended(code: int) -> str:
     """In words: `it was killed by SIGSEGV`, `it ended with status 3`."""
     if code >= 0:

@@ -198,3 +198,33 @@ def test_what_a_process_does_with_its_time() -> None:
             process.kill()
             process.wait()
     assert cpu_times(spins.pid) is None
+
+
+KILLED_ONCE = '''
+import os, signal
+
+def suicidal(response):
+    """Kills its worker (or the process that forked it): the first time for "once", else always."""
+    mark = response.split()[-1]
+    if not response.startswith("ok") and not (response.startswith("once") and os.path.exists(mark)):
+        open(mark, "w").close()
+        os.kill(os.getppid() if "zygote" in response else os.getpid(), signal.SIGKILL)
+        signal.pause()
+    return float(len(response))
+'''
+
+
+@pytest.mark.parametrize("whom", ["worker", "zygote"])
+def test_a_call_whose_worker_is_killed_from_outside_is_done_again_once(whom, tmp_path) -> None:
+    """Else a kill by whoever needs memory would change what is learned."""
+    (tmp_path / "plugin.py").write_text(KILLED_ONCE)
+    once, always = (f"{word} {whom} {tmp_path / word}" for word in ("once", "always"))
+    responses = ["ok", once, "ok 2"] + ([always] if whom == "worker" else [])
+    function = resolve(f"{tmp_path / 'plugin.py'}:suicidal")
+    with RewardPool([function], workers=1, timeout_s=20) as pool:
+        scores = pool.score(samples(*responses))[0]
+        failed = pool.failures["suicidal"].failed
+    assert [s.value for s in scores[:3]] == [2.0, float(len(once)), 4.0]
+    assert failed == len(responses) - 3
+    if whom == "worker":
+        assert scores[3].outcome.status == "error" and "SIGKILL" in scores[3].outcome.message
