@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -187,7 +188,7 @@ class Zygotes:
 
     def _gone(self) -> list[Event]:
         self.process.popen.wait()
-        if not self.mode:
+        if not self.mode and self.process.popen.returncode != -signal.SIGKILL:
             raise UserError(
                 f"reward workers can't start: the process ended while loading plugins and functions "
                 f"({how_it_ended(self.process.popen.returncode)}). Its last words: {self.process.said() or 'none'}"

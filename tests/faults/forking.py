@@ -5,6 +5,7 @@ their own and run the command as a user does. Nothing of a run happens in the pr
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 
 Hook = Callable[[int], None]
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_PIPE_BYTES = 2**20
 
 
 def import_all() -> None:
@@ -58,7 +60,6 @@ class Launch:
 
     Attributes:
         command: `train`, `sft` or `reward-model`, and flags.
-        log: folder for what the processes print.
         processes: how many.
         hook: called in each process, with its rank, before the command.
         namespaces: network namespace of each process, by name; none: all in this one.
@@ -68,7 +69,6 @@ class Launch:
     """
 
     command: Sequence[str]
-    log: Path
     processes: int = 1
     hook: Hook = lambda rank: None
     namespaces: Sequence[str] = ()
@@ -78,41 +78,42 @@ class Launch:
 
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
-        self.log.mkdir(parents=True, exist_ok=True)
         port = _free_port()
-        processes = [self._fork(rank, port) for rank in range(self.processes)]
-        statuses = _wait(processes, limit_s)
-        left = [p for p in processes if _end_descendants(p)]
+        started = [self._fork(rank, port) for rank in range(self.processes)]
+        statuses = _wait([process for process, _ in started], limit_s)
         ended = []
-        for rank, process in enumerate(processes):
-            out, err = ((self.log / f"{rank}.{name}").read_text(errors="replace") for name in ("out", "err"))
-            orphans = "\nORPHANS were left" if process in left else ""
+        for rank, (process, pipes) in enumerate(started):
+            orphans = "\nORPHANS were left" if _end_descendants(process) else ""
+            out, err = (_drain(pipe) for pipe in pipes)
             ended.append(Ended(rank, statuses[process], out, err + orphans))
         return ended
 
-    def _fork(self, rank: int, port: int) -> int:
+    def _fork(self, rank: int, port: int) -> tuple[int, list[int]]:
+        """The process, and where to read what it prints."""
+        pipes = [os.pipe(), os.pipe()]
         process = os.fork()
         if process:
-            return process
+            for reads, writes in pipes:
+                os.close(writes)
+                os.set_blocking(reads, False)
+            return process, [reads for reads, _ in pipes]
         status = 70
         try:
-            self._settle(rank, port)
+            self._settle(rank, port, [writes for _, writes in pipes])
             status = _call(self.command)
-        except BaseException:  # the end of this process: there is nobody above to raise to
+        # The end of this process: there is nobody above to raise to.
+        except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(status)
 
-    def _settle(self, rank: int, port: int) -> None:
+    def _settle(self, rank: int, port: int, pipes: Sequence[int]) -> None:
         os.setsid()
-        for number, name in ((1, "out"), (2, "err")):
-            descriptor = os.open(self.log / f"{rank}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        # Pipes, not files: a full disk must not take away the run's voice.
+        for number, name, pipe in ((1, "stdout", pipes[0]), (2, "stderr", pipes[1])):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            os.dup2(pipe, number)
+            setattr(sys, name, os.fdopen(number, "w", buffering=1, closefd=False))
         for name in _TORCHRUN:
             os.environ.pop(name, None)
         os.environ.update(self.environment, FAULT_RUN=str(os.getpid()))
@@ -133,6 +134,17 @@ def _call(command: Sequence[str]) -> int:
         return main(list(command))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
+
+
+def _drain(pipe: int) -> str:
+    data = b""
+    try:
+        while more := os.read(pipe, _PIPE_BYTES):
+            data += more
+    except BlockingIOError:  # somebody still holds the other end
+        pass
+    os.close(pipe)
+    return data.decode(errors="replace")
 
 
 def _free_port() -> int:

@@ -250,3 +250,14 @@ def test_settings_out_of_range_are_named(setting, value) -> None:
         RewardPool([], **{setting: value})
     with pytest.raises(UserError, match="named twice"):
         RewardPool([resolve("gsm8k_reward_fn")] * 2)
+
+
+def test_a_zygote_killed_while_it_loads_plugins_is_replaced(tmp_path) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\n\ndef one(response):\n    return 1.0\n")
+    before = set(children(os.getpid()))
+    with RewardPool([resolve(f"{tmp_path / 'slow.py'}:one")], workers=1, timeout_s=20) as pool:
+        pending = pool.submit(samples("x"))
+        time.sleep(0.5)
+        (zygote,) = [p for p in psutil.Process().children() if p not in before]
+        zygote.kill()
+        assert [s.value for s in pending.result(20)[0]] == [1.0]
