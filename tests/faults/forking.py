@@ -59,8 +59,7 @@ class Launch:
     """A run to be started.
 
     Attributes:
-        command: `train`, `sft` or `reward-model`, and flags.
-        processes: how many.
+        commands: of each process: `train`, `sft` or `reward-model`, and flags.
         hook: called in each process, with its rank, before the command.
         namespaces: network namespace of each process, by name; none: all in this one.
         address: where rank 0 listens.
@@ -68,8 +67,7 @@ class Launch:
         cards: network card of each process, with namespaces.
     """
 
-    command: Sequence[str]
-    processes: int = 1
+    commands: Sequence[Sequence[str]]
     hook: Hook = lambda rank: None
     namespaces: Sequence[str] = ()
     address: str = "127.0.0.1"
@@ -79,7 +77,7 @@ class Launch:
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
         port = _free_port()
-        started = [self._fork(rank, port) for rank in range(self.processes)]
+        started = [self._fork(rank, port) for rank in range(len(self.commands))]
         statuses = _wait([process for process, _ in started], limit_s)
         ended = []
         for rank, (process, pipes) in enumerate(started):
@@ -100,7 +98,7 @@ class Launch:
         status = 70
         try:
             self._settle(rank, port, [writes for _, writes in pipes])
-            status = _call(self.command)
+            status = _call(self.commands[rank])
         # The end of this process: there is nobody above to raise to.
         except BaseException:
             traceback.print_exc()
@@ -117,8 +115,8 @@ class Launch:
         for name in _TORCHRUN:
             os.environ.pop(name, None)
         os.environ.update(self.environment, FAULT_RUN=str(os.getpid()))
-        if self.processes > 1:
-            size = str(self.processes)
+        if len(self.commands) > 1:
+            size = str(len(self.commands))
             values = (str(rank), size, str(rank), size, self.address, str(port))
             os.environ.update(zip(_TORCHRUN, values, strict=True))
         if self.namespaces:

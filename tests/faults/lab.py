@@ -107,7 +107,7 @@ class Lab:
         temporary = self.root / "tmp"
         temporary.mkdir(exist_ok=True)
         launch = Launch(
-            self.command(folder), self.processes, hook, self.namespaces, self.address,
+            [self.command(folder)] * self.processes, hook, self.namespaces, self.address,
             {"TMPDIR": str(temporary)}, self.cards,
         )  # fmt: skip
         ended = launch.run(limit_s)
