@@ -1,8 +1,6 @@
 """`rlvr sft` and `rlvr reward-model` as a user calls them: the built-in model, files, mistakes, stopping and going on."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -172,12 +170,3 @@ def test_a_saved_configuration_gives_the_same_run(tmp_path) -> None:
         for n in ("run", "again")
     )
     assert all(torch.equal(first["state"][i]["exp_avg"], second["state"][i]["exp_avg"]) for i in first["state"])
-
-
-def test_a30_killed_with_sigkill(tmp_path, clean_env) -> None:
-    """One kill here; `python tests/kill_and_resume.py --kills 10 --script train_sft.py` for more."""
-    script = ROOT / "tests" / "kill_and_resume.py"
-    command = [sys.executable, str(script), "--kills", "1", "--folder", str(tmp_path), "--script", "train_sft.py"]
-    done = subprocess.run(command, env=clean_env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "equal bit for bit" in done.stdout

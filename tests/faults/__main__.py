@@ -52,6 +52,7 @@ def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
             continue
         phases = [p for p in k.PHASES if any(v.phase == p for v in lab.visits[0])]
         found += [Row(f"SIGKILL in {phase}", lab, k.kill(phase)) for phase in phases]
+        found.append(Row("SIGKILL five times in a row", lab, k.killed_again_and_again))
         found.append(Row("SIGKILL while slowly writing", lab, k.slow_and_killed))
         found.append(Row("SIGTERM", lab, k.terminate, 2))
         found += [
@@ -98,8 +99,9 @@ def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str,
 
 
 def campaign(table: list[Row], count: int, seed: int, tell: Callable[[str], None]) -> None:
-    """Strike `count` times: every row as often as its weight says, in turn."""
+    """Strike `count` times: every row as often as its weight says, in an order that the seed gives."""
     order = [row for row in table for _ in range(row.weight)]
+    random.Random(seed).shuffle(order)
     for number in range(count):
         row = order[number % len(order)]
         rng = random.Random(f"{seed} {number} {row.kind} {row.lab.name} {row.lab.processes}")

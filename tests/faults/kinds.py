@@ -8,7 +8,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Case:
         resumed: looks at the run after that, beyond the comparison.
         exact: see above; else the resumed run must refuse, and `resumed` looks at its message.
         limit_s: for the struck run.
+        more: strikes at the runs that go on after the first, one after the other.
     """
 
     hook: Hook
@@ -40,6 +41,7 @@ class Case:
     resumed: Callable[[list[Ended]], str] = lambda ended: ""
     exact: bool = True
     limit_s: float = 60.0
+    more: Sequence[Hook] = ()
 
 
 Maker = Callable[[Lab, random.Random, Path], Case]
@@ -53,6 +55,9 @@ def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> tuple[str
     case = make(lab, rng, folder)
     ended = lab.run(folder, case.hook, case.limit_s)
     problem = _untidy(ended) or case.struck(ended)
+    for hook in () if problem else case.more:
+        ended = lab.run(folder, hook, case.limit_s)
+        problem = problem or _untidy(ended)
     case.mend(folder)
     lab.flag.unlink(missing_ok=True)
     if problem:
@@ -118,6 +123,15 @@ def kill(phase: str) -> Maker:
         return Case(i.at(moment, i.kill_self), str(moment), _one(moment.rank))
 
     return make
+
+
+def killed_again_and_again(lab: Lab, rng: random.Random, folder: Path) -> Case:
+    """SIGKILL five times in a row, each soon after the run went on."""
+    phases = [v.phase for v in lab.visits[0] if v.number <= 2]
+    early = [[v for v in visits if v.number <= 2] for visits in lab.visits]
+    moments = [i.draw_moment(early, rng, rng.choice(phases), rng.randrange(lab.processes)) for _ in range(5)]
+    first, *more = [i.at(moment, i.kill_self) for moment in moments]
+    return Case(first, "; ".join(map(str, moments)), _one(moments[0].rank), more=more)
 
 
 def slow_and_killed(lab: Lab, rng: random.Random, folder: Path) -> Case:

@@ -4,7 +4,6 @@ import errno
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -161,12 +160,3 @@ def test_a_disk_that_is_really_full(tmp_path) -> None:
         assert not list(disk.glob("checkpoints/.*"))
     finally:
         subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_a30_killed_with_sigkill_at_random_moments(tmp_path, clean_env, tiny_cache) -> None:
-    """Two kills here; `python tests/kill_and_resume.py --kills 10` for more."""
-    script = Path(__file__).parents[1] / "kill_and_resume.py"
-    command = [sys.executable, str(script), "--kills", "2", "--folder", str(tmp_path / "runs")]
-    done = subprocess.run(command, env=clean_env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "equal bit for bit" in done.stdout

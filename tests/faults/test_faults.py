@@ -1,0 +1,15 @@
+"""A few of the faults of docs/faults.md, of every sort; all of them: `python -m tests.faults --count 200`."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a30_after_each_fault_the_run_goes_on_to_the_same_result(clean_env) -> None:
+    command = [sys.executable, "-m", "tests.faults", "--count", "9", "--runs", "ppo", "ppo x2", "sft", "--seed", "2"]
+    done = subprocess.run(command, env=clean_env, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert re.search(r"^9 faults, 0 with a wrong outcome", done.stdout, re.MULTILINE)
