@@ -218,6 +218,11 @@ def test_batch_sizes_that_do_not_divide(capsys, tmp_path) -> None:
     assert "multiple of 3" in fails(capsys, tmp_path, "--num_generations", "3")
 
 
+@pytest.mark.parametrize("seconds", ["0", "-3", "nan", "1e12"])
+def test_a_patience_that_is_none(capsys, tmp_path, seconds) -> None:
+    assert "--dist_timeout" in fails(capsys, tmp_path, "--dist_timeout", seconds)
+
+
 def test_precisions_that_a_plugin_does_not_have(capsys, tmp_path) -> None:
     message = fails(capsys, tmp_path, "--plugin", "gemini", "--mixed_precision", "fp32")
     assert "gemini runs in bf16 or fp16, not fp32: give --mixed_precision bf16" in message

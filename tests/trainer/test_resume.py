@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import tiny_model
-from trainer_harness import StopAfter, loader, make_trainer, weights
+from trainer_harness import LetterTokenizer, StopAfter, loader, make_trainer, share_of_f, weights
 
 from rlvr import checkpoint, checkpoint_check
 from rlvr.errors import UserError
+from rlvr.rewarding import RLVRRewardModel
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -40,6 +41,29 @@ def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(stop, whole, tmp_p
     torch.rand(5)
     again = make_trainer(tmp_path)
     again.load_checkpoint(interrupted.value.checkpoint)
+    again.fit(*PLAN, loader())
+    assert torch.equal(weights(again), whole[0])
+    assert rows(tmp_path) == whole[1]
+
+
+class FailsOnce(RLVRRewardModel):
+    """Scores twice, then fails."""
+
+    begun = 0
+
+    def begin(self):
+        self.begun += 1
+        if self.begun == 3:
+            raise UserError("mend me")
+        return super().begin()
+
+
+def test_a30_what_is_saved_when_a_reward_function_fails_is_the_state_before(whole, tmp_path) -> None:
+    """The batch that failed is drawn again."""
+    with pytest.raises(UserError, match=r"mend me\nWhat was learned is saved in \S*step-000001; go on") as failed:
+        make_trainer(tmp_path, reward_model=FailsOnce([share_of_f], LetterTokenizer())).fit(*PLAN, loader())
+    again = make_trainer(tmp_path)
+    again.load_checkpoint(str(failed.value).split("saved in ")[1].split(";")[0])
     again.fit(*PLAN, loader())
     assert torch.equal(weights(again), whole[0])
     assert rows(tmp_path) == whole[1]
