@@ -13,10 +13,11 @@ import argparse
 import contextlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +37,7 @@ class Row:
     lab: Lab
     make: k.Maker
     weight: int = 1
-    done: int = 0
-    seconds: float = 0.0
-    wrong: list[str] = field(default_factory=list)
+    outcomes: list[k.Outcome] = field(default_factory=list)
 
 
 def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
@@ -99,29 +98,38 @@ def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str,
 
 
 def campaign(table: list[Row], count: int, seed: int, tell: Callable[[str], None]) -> None:
-    """Strike `count` times: every row as often as its weight says, in an order that the seed gives."""
+    """Strike `count` times: every row as often as its weight says, in an order that the seed gives. A fault that came too
+    late, or found nothing to strike, is drawn again."""
     order = [row for row in table for _ in range(row.weight)]
     random.Random(seed).shuffle(order)
     for number in range(count):
         row = order[number % len(order)]
         rng = random.Random(f"{seed} {number} {row.kind} {row.lab.name} {row.lab.processes}")
-        begin = time.monotonic()
-        what, problem = k.strike(row.lab, row.make, rng, row.lab.root / "run")
-        row.done, row.seconds = row.done + 1, row.seconds + time.monotonic() - begin
-        tell(f"{number + 1}/{count} {row.lab.name} x{row.lab.processes}: {row.kind} ({what}): {problem or 'right'}")
-        if problem:
-            row.wrong.append(f"number {number}, {what}: {problem}")
+        while (
+            outcome := k.strike(row.lab, row.make, rng, row.lab.root / "run")
+        ).struck == "missed" and not outcome.problem:
+            tell(f"{number + 1}/{count} {_column(row)}: {row.kind} ({outcome.what}): missed, drawn again")
+        row.outcomes.append(outcome)
+        verdict = outcome.problem or f"{outcome.struck}, then {outcome.then}"
+        tell(f"{number + 1}/{count} {_column(row)}: {row.kind} ({outcome.what}): {verdict}")
 
 
 def print_table(table: list[Row]) -> None:
-    print("| fault | " + " | ".join(names := list(dict.fromkeys(_column(row) for row in table))) + " | wrong |")
-    print("|---|" + "---|" * (len(names) + 1))
+    names = list(dict.fromkeys(_column(row) for row in table))
+    print("| fault | " + " | ".join(names) + " | struck run | after `--resume` | wrong |")
+    print("|---|" + "---|" * (len(names) + 3))
     for kind in dict.fromkeys(row.kind for row in table):
-        of_kind = {_column(row): row for row in table if row.kind == kind}
-        cells = [str(of_kind[name].done) if name in of_kind else "" for name in names]
-        print(f"| {kind} | {' | '.join(cells)} | {sum(len(row.wrong) for row in of_kind.values())} |")
-    total, wrong = sum(row.done for row in table), sum(len(row.wrong) for row in table)
-    print(f"\n{total} faults, {wrong} with a wrong outcome, {sum(row.seconds for row in table):.0f} s")
+        of_kind = {_column(row): row.outcomes for row in table if row.kind == kind}
+        every = [outcome for outcomes in of_kind.values() for outcome in outcomes]
+        cells = [str(len(of_kind[name])) if name in of_kind else "" for name in names]
+        cells += [_counts(o.struck for o in every), _counts(o.then for o in every if not o.problem)]
+        print(f"| {kind} | {' | '.join(cells)} | {sum(bool(o.problem) for o in every)} |")
+    all_of_them = [outcome for row in table for outcome in row.outcomes]
+    print(f"\n{len(all_of_them)} faults, {sum(bool(o.problem) for o in all_of_them)} with a wrong outcome")
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
 
 
 def _column(row: Row) -> str:
@@ -137,6 +145,7 @@ def main() -> int:
     arguments = parser.parse_args()
     names = [n for n in arguments.runs if n != "two machines" or may_join_namespaces()]
     import_all()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no namespaces and folders behind
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     try:
         with laboratory(folder, tuple(names)) as (labs, wire):
@@ -145,7 +154,7 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print_table(table)
-    return 1 if any(row.wrong for row in table) else 0
+    return 1 if any(outcome.problem for row in table for outcome in row.outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -107,6 +107,8 @@ class Launch:
 
     def _settle(self, rank: int, port: int, pipes: Sequence[int]) -> None:
         os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         # Pipes, not files: a full disk must not take away the run's voice.
         for number, name, pipe in ((1, "stdout", pipes[0]), (2, "stderr", pipes[1])):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .lab import Visit
+from .lab import MARK, Visit
 
-Act = Callable[[], None]
+Act = Callable[[], bool | None]  # False: there was nothing to do it to
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,24 @@ def draw_moment(visits: list[list[Visit]], rng: random.Random, phase: str, rank:
     return Moment(rank, phase, chosen.number, rng.choice([0.0, rng.uniform(0.0, chosen.seconds)]))
 
 
-def at(moment: Moment, act: Act, prepare: Act = lambda: None) -> Callable[[int], None]:
-    """A hook for `Launch`: prepare every process, and act in that of the moment."""
+def at(moment: Moment, act: Act, prepare: Callable[[], None] = lambda: None) -> Callable[[int], None]:
+    """A hook for `Launch`: prepare every process, and act in that of the moment. What was done leaves a mark."""
+
+    def act_and_mark() -> None:
+        mark = Path(os.environ[MARK])
+        mark.touch()  # before, as some acts are the last
+        if act() is False:
+            mark.unlink()
 
     def hook(rank: int) -> None:
         prepare()
         if rank == moment.rank:
-            _arm(moment, act)
+            _arm(moment, act_and_mark)
 
     return hook
 
 
-def _arm(moment: Moment, act: Act) -> None:
+def _arm(moment: Moment, act: Callable[[], None]) -> None:
     from rlvr.boost.phases import Board
 
     plain, seen = Board.enter, [0]
@@ -72,28 +78,24 @@ def ask_to_stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def freeze_self() -> None:
-    """Stop working without ending, as a process does whose machine hangs."""
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def kill_reward_worker() -> None:
+def kill_reward_worker() -> bool:
     """One of those that the zygote has forked; waits for one to be there."""
-    _kill_when_there(lambda: [grandchild for child in children(os.getpid()) for grandchild in children(child)])
+    return _kill_when_there(lambda: [grandchild for child in children(os.getpid()) for grandchild in children(child)])
 
 
-def kill_zygote() -> None:
+def kill_zygote() -> bool:
     """The process that forks the workers."""
-    _kill_when_there(lambda: children(os.getpid()))
+    return _kill_when_there(lambda: children(os.getpid()))
 
 
-def _kill_when_there(find: Callable[[], list[int]]) -> None:
+def _kill_when_there(find: Callable[[], list[int]]) -> bool:
     end = time.monotonic() + 5.0
     while time.monotonic() < end:
         if found := find():
             os.kill(found[-1], signal.SIGKILL)
-            return
+            return True
         time.sleep(0.001)
+    return False
 
 
 def children(process: int) -> list[int]:

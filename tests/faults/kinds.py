@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlvr.checkpoint import list_checkpoints
+
 from . import injuries as i
 from .forking import Ended, Hook
 from .lab import Disk, Lab, Result, Wire
@@ -47,27 +49,52 @@ class Case:
 Maker = Callable[[Lab, random.Random, Path], Case]
 
 
-def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> tuple[str, str]:
-    """Inject one fault into a new run in `folder`. Returns what was done, and what is wrong with the outcome ("": nothing)."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a fault.
+
+    Attributes:
+        what: was done.
+        struck: how the struck run ended: `killed`, `message`, `saved and stopped`, `went on`; `missed`: it was not struck.
+        then: `exact` or `refused`: the run after it.
+        problem: what is wrong with that; "" if nothing is.
+    """
+
+    what: str
+    struck: str
+    then: str
+    problem: str
+
+
+def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> Outcome:
+    """Inject one fault into a new run in `folder`, mend, go on, and compare."""
     shutil.rmtree(folder, ignore_errors=True)
-    lab.flag.unlink(missing_ok=True)
+    for path in (lab.flag, lab.mark):
+        path.unlink(missing_ok=True)
     expected = lab.expected
     case = make(lab, rng, folder)
     ended = lab.run(folder, case.hook, case.limit_s)
+    struck = _how(ended) if lab.mark.exists() else "missed"
     problem = _untidy(ended) or case.struck(ended)
     for hook in () if problem else case.more:
         ended = lab.run(folder, hook, case.limit_s)
         problem = problem or _untidy(ended)
     case.mend(folder)
     lab.flag.unlink(missing_ok=True)
-    if problem:
-        return case.what, problem + _tail(ended)
-    ended = lab.run(folder)
-    problem = _untidy(ended) or case.resumed(ended)
-    if not problem and case.exact:
-        problem = _all(ended, 0) or _compare(expected, Result.of(folder)) or _remains(folder)
+    if not problem and struck != "missed":
+        ended = lab.run(folder)
+        problem = _untidy(ended) or case.resumed(ended)
+        if not problem and case.exact:
+            problem = _all(ended, 0) or _compare(expected, Result.of(folder)) or _remains(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    return case.what, problem + _tail(ended) if problem else ""
+    return Outcome(case.what, struck, "exact" if case.exact else "refused", problem and problem + _tail(ended))
+
+
+def _how(ended: list[Ended]) -> str:
+    statuses = {e.status for e in ended}
+    if statuses & {-signal.SIGKILL, -signal.SIGTERM, None}:
+        return "killed"
+    return "message" if 2 in statuses else "saved and stopped" if 128 + signal.SIGTERM in statuses else "went on"
 
 
 def _tail(ended: list[Ended]) -> str:
@@ -216,7 +243,7 @@ def damaged(how: str) -> Maker:
         names: list[str] = []
 
         def mend(path: Path) -> None:
-            newest = sorted((path / "checkpoints").glob("step-*"))[-1]
+            newest = list_checkpoints(path)[-1]
             names.append(i.damage(newest, how, rng))
 
         def resumed(ended: list[Ended]) -> str:
@@ -240,7 +267,7 @@ def all_damaged(lab: Lab, rng: random.Random, folder: Path) -> Case:
     moment = i.draw_moment(lab.visits, rng, "update", 0, _late(lab, "update"))
 
     def mend(path: Path) -> None:
-        for checkpoint in (path / "checkpoints").glob("step-*"):
+        for checkpoint in list_checkpoints(path):
             i.damage(checkpoint, rng.choice(("truncation", "bit flip", "deletion")), rng)
 
     def resumed(ended: list[Ended]) -> str:

@@ -31,6 +31,7 @@ def letters(response: str) -> float:
         hold = [bytearray(2**24) for _ in range(10**6)]
     return response.count("e") / max(1, len(response))
 '''
+MARK = "FAULT_MARK"  # variable with the path of the file that says that a fault was done
 COMMON = "--num_threads 1 --mixed_precision fp32 --keep_checkpoints 2 --no-progress"
 PPO = (
     "--num_episodes 4 --experience_batch_size 64 --train_batch_size 32 --num_update_steps 1 --num_collect_steps 1 "
@@ -102,13 +103,18 @@ class Lab:
         """The file that breaks the reward function."""
         return self.root / "break"
 
+    @property
+    def mark(self) -> Path:
+        """The file that a fault makes when it is done."""
+        return self.root / "struck"
+
     def run(self, folder: Path, hook: Hook = lambda rank: None, limit_s: float = 90.0) -> list[Ended]:
         """Run, or go on with what `folder` holds."""
         temporary = self.root / "tmp"
         temporary.mkdir(exist_ok=True)
         launch = Launch(
             [self.command(folder)] * self.processes, hook, self.namespaces, self.address,
-            {"TMPDIR": str(temporary)}, self.cards,
+            {"TMPDIR": str(temporary), MARK: str(self.mark)}, self.cards,
         )  # fmt: skip
         ended = launch.run(limit_s)
         for left in temporary.iterdir():
