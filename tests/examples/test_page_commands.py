@@ -29,6 +29,7 @@ ELSEWHERE = {
     "pytest": "this is it",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
+LONG = ("benchmarks", "tests.faults")
 SMALL = {
     "train": "--num_episodes 1 --num_update_steps 1 --experience_batch_size 8 --train_batch_size 8 --max_new_tokens 8 --max_samples 16",
     "sft": "--max_steps 1 --train_batch_size 4 --max_samples 16",
@@ -117,7 +118,7 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
     for part, why in ELSEWHERE.items():
         if part in line:
             pytest.skip(why)
-    if "benchmarks" in line:
+    if any(program in line for program in LONG):
         help_names_the_flags(line)
         return
     monkeypatch.chdir(folders[page])
@@ -131,9 +132,9 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
 
 
 def help_names_the_flags(line: str) -> None:
-    """Benchmarks take minutes; their flags are looked up."""
+    """Benchmarks and the fault harness take minutes; their flags are looked up."""
     words = shlex.split(line)
-    at = next(i for i, word in enumerate(words) if "benchmarks" in word)
+    at = next(i for i, word in enumerate(words) if any(program in word for program in LONG))
     program = ["-m", words[at]] if words[at - 1] == "-m" else [words[at]]
     shown = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert shown.returncode == 0, shown.stderr
