@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,16 +181,20 @@ def _visits(path: Path) -> list[Visit]:
 
 def may_mount() -> bool:
     """Whether this process may mount a file system."""
-    return os.geteuid() == 0 and shutil.which("mount") is not None and _works("unshare", "-m", "true")
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    return not subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode
 
 
 def may_join_namespaces() -> bool:
-    """Whether this process may make network namespaces and join them."""
-    return os.geteuid() == 0 and shutil.which("ip") is not None and _works("unshare", "-n", "true")
-
-
-def _works(*command: str) -> bool:
-    return shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
+    """Whether this process may make network namespaces, join them by a cable, and enter them: tried out."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    try:
+        Wire().close()
+    except OSError:
+        return False
+    return True
 
 
 class Disk:
@@ -207,7 +210,11 @@ class Disk:
 
 
 class Wire:
-    """Two network namespaces joined by a pair of virtual cards."""
+    """Two network namespaces joined by a pair of virtual cards.
+
+    Raises:
+        OSError: they may not be made here.
+    """
 
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
 
@@ -215,14 +222,18 @@ class Wire:
         tag = f"f{os.getpid() % 10**6}"
         self.names = (f"{tag}a", f"{tag}b")
         self.cards = (f"{tag}x", f"{tag}y")
-        for name in self.names:
-            _ip("netns", "add", name)
-        _ip("link", "add", self.cards[0], "type", "veth", "peer", "name", self.cards[1])
-        for name, card, address in zip(self.names, self.cards, self.ADDRESSES, strict=True):
-            _ip("link", "set", card, "netns", name)
-            _ip("-n", name, "addr", "add", f"{address}/24", "dev", card)
-            _ip("-n", name, "link", "set", "lo", "up")
-        self.mend()
+        try:
+            for name in self.names:
+                _ip("netns", "add", name)
+            _ip("link", "add", self.cards[0], "type", "veth", "peer", "name", self.cards[1])
+            for name, card, address in zip(self.names, self.cards, self.ADDRESSES, strict=True):
+                _ip("link", "set", card, "netns", name)
+                _ip("-n", name, "addr", "add", f"{address}/24", "dev", card)
+                _ip("-n", name, "link", "set", "lo", "up")
+            self.mend()
+        except OSError:
+            self.close()
+            raise
 
     def cut(self) -> None:
         """Nothing passes any more; nobody is told."""
@@ -235,10 +246,11 @@ class Wire:
 
     def close(self) -> None:
         for name in self.names:
-            _ip("netns", "del", name)
+            if Path(f"/run/netns/{name}").exists():
+                _ip("netns", "del", name)
 
 
 def _ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"ip {' '.join(words)}: {done.stderr}")
+        raise OSError(f"ip {' '.join(words)}: {done.stderr}")
