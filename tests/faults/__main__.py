@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from . import kinds as k  # noqa: E402
 from .forking import import_all  # noqa: E402
 from .lab import Lab, Wire, may_join_namespaces, may_mount  # noqa: E402
+from .strike import Maker, Outcome, strike  # noqa: E402
 
 
 @dataclass
@@ -35,9 +36,9 @@ class Row:
 
     kind: str
     lab: Lab
-    make: k.Maker
+    make: Maker
     weight: int = 1
-    outcomes: list[k.Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
 
 
 def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
@@ -106,7 +107,7 @@ def campaign(table: list[Row], count: int, seed: int, tell: Callable[[str], None
         row = order[number % len(order)]
         rng = random.Random(f"{seed} {number} {row.kind} {row.lab.name} {row.lab.processes}")
         while (
-            outcome := k.strike(row.lab, row.make, rng, row.lab.root / "run")
+            outcome := strike(row.lab, row.make, rng, row.lab.root / "run")
         ).struck == "missed" and not outcome.problem:
             tell(f"{number + 1}/{count} {_column(row)}: {row.kind} ({outcome.what}): missed, drawn again")
         row.outcomes.append(outcome)

@@ -1,129 +1,20 @@
-"""The kinds of faults: where each strikes, what the struck run must say, and what must follow.
-
-A case is struck once, mended, and resumed until it ends. `exact`: its weights and metrics must then be those of the run
-that nothing happened to, bit for bit.
-"""
+"""The kinds of faults: where each strikes, and what the struck run must say and do."""
 
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from rlvr.checkpoint import list_checkpoints
 
 from . import injuries as i
 from .forking import Ended, Hook
-from .lab import Disk, Lab, Result, Wire
+from .lab import Disk, Lab, Wire
+from .strike import Case, Maker, all_ended
 
 PHASES = ("start", "rollout", "reward", "score", "update", "checkpoint", "evaluation")
-
-
-@dataclass
-class Case:
-    """One fault.
-
-    Attributes:
-        hook: does it, in the run's processes.
-        what: in words, for the log.
-        struck: looks at the struck run; returns what is wrong with it, or "".
-        mend: undo what lasts, between the strike and the next start. Its own damage (to checkpoints) is done here too.
-        resumed: looks at the run after that, beyond the comparison.
-        exact: see above; else the resumed run must refuse, and `resumed` looks at its message.
-        limit_s: for the struck run.
-        more: strikes at the runs that go on after the first, one after the other.
-    """
-
-    hook: Hook
-    what: str
-    struck: Callable[[list[Ended]], str]
-    mend: Callable[[Path], None] = lambda folder: None
-    resumed: Callable[[list[Ended]], str] = lambda ended: ""
-    exact: bool = True
-    limit_s: float = 60.0
-    more: Sequence[Hook] = ()
-
-
-Maker = Callable[[Lab, random.Random, Path], Case]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a fault.
-
-    Attributes:
-        what: was done.
-        struck: how the struck run ended: `killed`, `message`, `saved and stopped`, `went on`; `missed`: it was not struck.
-        then: `exact` or `refused`: the run after it.
-        problem: what is wrong with that; "" if nothing is.
-    """
-
-    what: str
-    struck: str
-    then: str
-    problem: str
-
-
-def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> Outcome:
-    """Inject one fault into a new run in `folder`, mend, go on, and compare."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for path in (lab.flag, lab.mark):
-        path.unlink(missing_ok=True)
-    expected = lab.expected
-    case = make(lab, rng, folder)
-    ended = lab.run(folder, case.hook, case.limit_s)
-    struck = _how(ended) if lab.mark.exists() else "missed"
-    problem = _untidy(ended) or case.struck(ended)
-    for hook in () if problem else case.more:
-        ended = lab.run(folder, hook, case.limit_s)
-        problem = problem or _untidy(ended)
-    case.mend(folder)
-    lab.flag.unlink(missing_ok=True)
-    if not problem and struck != "missed":
-        ended = lab.run(folder)
-        problem = _untidy(ended) or case.resumed(ended)
-        if not problem and case.exact:
-            problem = _all(ended, 0) or _compare(expected, Result.of(folder)) or _remains(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(case.what, struck, "exact" if case.exact else "refused", problem and problem + _tail(ended))
-
-
-def _how(ended: list[Ended]) -> str:
-    statuses = {e.status for e in ended}
-    if statuses & {-signal.SIGKILL, -signal.SIGTERM, None}:
-        return "killed"
-    return "message" if 2 in statuses else "saved and stopped" if 128 + signal.SIGTERM in statuses else "went on"
-
-
-def _tail(ended: list[Ended]) -> str:
-    return "".join(f"\n--- rank {e.rank}, status {e.status}\n{e.out[-1500:]}{e.err[-3000:]}" for e in ended)
-
-
-def _compare(expected: Result, actual: Result) -> str:
-    if expected.weights != actual.weights:
-        return "the weights are others"
-    return "" if expected.rows == actual.rows else "the metrics are others"
-
-
-def _remains(folder: Path) -> str:
-    hidden = [p.name for p in folder.rglob(".*")]
-    return f"remains in the folder: {', '.join(hidden)}" if hidden else ""
-
-
-def _untidy(ended: list[Ended]) -> str:
-    for e in ended:
-        if e.status is None:
-            return f"rank {e.rank} hung"
-        for word in ("Traceback", "ORPHANS", "LEFT BEHIND"):
-            if word in e.err and e.status != -signal.SIGKILL:
-                return f"rank {e.rank}: {word}"
-    return ""
-
-
-def _all(ended: list[Ended], *statuses: int) -> str:
-    return "".join(f"rank {e.rank} ended with {e.status}; " for e in ended if e.status not in statuses)
 
 
 def _one(kills: int) -> Callable[[list[Ended]], str]:
@@ -178,7 +69,7 @@ def terminate(lab: Lab, rng: random.Random, folder: Path) -> Case:
             return ""
         if ended[moment.rank].status == -signal.SIGTERM:  # before the loop began to listen
             return _one_terminated(ended, moment.rank)
-        wrong = _all(ended, 128 + signal.SIGTERM)
+        wrong = all_ended(ended, 128 + signal.SIGTERM)
         return wrong or ("" if "--resume" in ended[moment.rank].said else "it does not say how to go on")
 
     return Case(i.at(moment, i.ask_to_stop), str(moment), check)
@@ -204,7 +95,7 @@ def full_disk(lab: Lab, rng: random.Random, folder: Path) -> Case:
     def check(ended: list[Ended]) -> str:
         if all(e.status == 0 for e in ended):  # what was left sufficed
             return ""
-        wrong = _all(ended, 2)
+        wrong = all_ended(ended, 2)
         return wrong or ("" if "can't" in ended[0].said else "it does not say what can't be written")
 
     def mend(path: Path) -> None:
@@ -229,7 +120,7 @@ def file_limit(lab: Lab, rng: random.Random, folder: Path) -> Case:
     def check(ended: list[Ended]) -> str:
         if all(e.status == 0 for e in ended):
             return ""
-        return _all(ended, 2) or ("" if "can't" in ended[0].said else "it does not say what can't be written")
+        return all_ended(ended, 2) or ("" if "can't" in ended[0].said else "it does not say what can't be written")
 
     return Case(i.at(moment, i.limit_files(most)), f"{moment}, files up to {most} bytes", check)
 
@@ -271,7 +162,9 @@ def all_damaged(lab: Lab, rng: random.Random, folder: Path) -> Case:
             i.damage(checkpoint, rng.choice(("truncation", "bit flip", "deletion")), rng)
 
     def resumed(ended: list[Ended]) -> str:
-        return _all(ended, 2) or ("" if "no other is whole" in ended[0].said else "it does not say that none is whole")
+        return all_ended(ended, 2) or (
+            "" if "no other is whole" in ended[0].said else "it does not say that none is whole"
+        )
 
     return Case(i.at(moment, i.kill_self), str(moment), _one(0), mend, resumed, exact=False)
 
@@ -282,7 +175,7 @@ def reward_worker(which: str) -> Maker:
     def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
         moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "reward")), rng.randrange(lab.processes))
         act = i.kill_reward_worker if which == "worker" else i.kill_zygote
-        return Case(i.at(moment, act), str(moment), lambda ended: _all(ended, 0))
+        return Case(i.at(moment, act), str(moment), lambda ended: all_ended(ended, 0))
 
     return make
 
@@ -296,7 +189,7 @@ def broken_reward(how: str) -> Maker:
 
         def check(ended: list[Ended]) -> str:
             named = "'letters' failed on" in ended[0].said
-            return _all(ended, 2) or ("" if named else "it does not name the function")
+            return all_ended(ended, 2) or ("" if named else "it does not name the function")
 
         return Case(i.at(moment, i.write_file(lab.flag, how)), f"{how} from {moment}", check)
 
@@ -341,8 +234,8 @@ def network_cut(wire: Wire, lasting: bool) -> Maker:
 
         def check(ended: list[Ended]) -> str:
             if not lasting:
-                return _all(ended, 0)
-            wrong = _all(ended, 2)
+                return all_ended(ended, 0)
+            wrong = all_ended(ended, 2)
             return wrong or "".join(f"rank {e.rank} says nothing; " for e in ended if "--resume" not in e.said)
 
         return Case(i.at(moment, act), str(moment), check, lambda path: wire.mend())
