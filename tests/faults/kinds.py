@@ -79,6 +79,11 @@ def _one_terminated(ended: list[Ended], rank: int) -> str:
     return "".join(f"rank {e.rank} ended with {e.status}; " for e in ended if e.rank != rank and e.status not in (0, 2))
 
 
+def _of_loop(lab: Lab) -> list[str]:
+    """Phases that come again and again."""
+    return [p for p in ("rollout", "score", "update") if any(v.phase == p for v in lab.visits[0])]
+
+
 def _writing(lab: Lab) -> list[str]:
     """Phases in which, or before which, something is written."""
     return [p for p in ("start", "rollout", "update", "checkpoint") if any(v.phase == p for v in lab.visits[0])]
@@ -198,7 +203,7 @@ def broken_reward(how: str) -> Maker:
 
 def frozen(lab: Lab, rng: random.Random, folder: Path) -> Case:
     """A process that stops working without ending: the others name it when their patience is over."""
-    moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "update", "score")), rng.randrange(lab.processes))
+    moment = i.draw_moment(lab.visits, rng, rng.choice(_of_loop(lab)), rng.randrange(lab.processes))
 
     def check(ended: list[Ended]) -> str:
         for e in ended:
@@ -224,7 +229,7 @@ def network_cut(wire: Wire, lasting: bool) -> Maker:
     """The wire between two machines is cut, for good or for a moment."""
 
     def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
-        moment = i.draw_moment(lab.visits, rng, rng.choice(("rollout", "score", "update")), 1)
+        moment = i.draw_moment(lab.visits, rng, rng.choice(_of_loop(lab)), 1)
 
         def act() -> None:
             wire.cut()
