@@ -33,7 +33,11 @@ _FREE = {
         *("enable_sequence_parallelism", "dist_timeout"),
     ),
     "template": ("template_check",),
-}
+    "ray": (
+        "ray", "ray_address", "num_actor_nodes", "num_critic_nodes", "num_initial_nodes", "num_reward_nodes", "num_rollout_nodes",
+        "num_gpus_per_node", "num_gpus_per_process", "num_cpus_per_node", "min_reward_workers", "max_reward_workers",
+    ),
+}  # fmt: skip
 
 
 def choose_folder(config: CheckpointConfig) -> Path:

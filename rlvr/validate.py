@@ -9,6 +9,7 @@ from rlvr.errors import UserError
 from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
 from rlvr.validate_algo import check_algo
 from rlvr.validate_lora import lora_settings
+from rlvr.validate_ray import check_ray
 from rlvr.validate_rewards import check_rewards
 from rlvr.validate_unread import check_unread
 
@@ -91,6 +92,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_algo(config)
     check_rewards(config)
     check_unread(config, flags)
+    check_ray(config)
     check_engine(config.rollout.engine)
     _check_sampled_logprobs(config)
     if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:

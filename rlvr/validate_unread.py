@@ -2,13 +2,14 @@
 
 from collections.abc import Collection
 
-from rlvr.config import Config, base_config
+from rlvr.config import Config, base_config, trains_on_builtin
 from rlvr.config.catalog import Place
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.models.adapter import is_adapter
 from rlvr.reward_settings import function_names, is_multi_objective
 from rlvr.unread import Rule, refuse_unread
 from rlvr.unread_parallel import PARALLEL
+from rlvr.unread_ray import ON_RAY
 
 BUILTIN = "builtin"
 
@@ -47,7 +48,7 @@ def _those(**needs: bool) -> str:
     return ", ".join(e.name for e in found if all(getattr(e, need) == value for need, value in needs.items()))
 
 
-def _runs_workers(c: Config) -> bool:
+def runs_workers(c: Config) -> bool:
     """Whether reward functions run in processes of their own."""
     if c.reward.reward_workers is not None:
         return c.reward.reward_workers > 0
@@ -70,11 +71,11 @@ def _with_neural(c: Config) -> str:
 
 
 def _reads_files(c: Config) -> bool:
-    return any(source != BUILTIN for source in (*c.data.prompt_dataset, *c.data.eval_dataset))
+    return not trains_on_builtin(c.data) or any(source != BUILTIN for source in c.data.eval_dataset)
 
 
 def _evaluates(c: Config) -> bool:
-    return bool(c.data.eval_dataset) or c.data.prompt_dataset == [BUILTIN]
+    return bool(c.data.eval_dataset) or trains_on_builtin(c.data)
 
 
 def _no_critic(c: Config) -> str:
@@ -192,7 +193,7 @@ RULES = (
     Rule(
         "reward",
         ("reward_timeout_s", "reward_memory_mb", "max_reward_failures"),
-        _runs_workers,
+        runs_workers,
         lambda c: ": the reward functions run in the training process, where nothing can end them",
         lambda c: "Leave it out, or give --reward_workers N (1 or more)",
     ),
@@ -241,4 +242,12 @@ RULES = (
         lambda c: ": there are no held-out problems",
         lambda c: "Leave it out, or give --eval_dataset",
     ),
-)
+    *ON_RAY,
+    Rule(
+        "data",
+        ("prompt_dataset",),
+        lambda c: c.data.prompt_csv_url is None,
+        lambda c: " with --prompt_csv_url, which names the data",
+        lambda c: "Leave one out",
+    ),
+)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
 from rlvr.config.flat import by_section
+from rlvr.config.ray import RayConfig
 from rlvr.config.run import TINY_SETTINGS, Config, base_config, beneath, from_dict
 from rlvr.config.sections import (
     AlgoConfig,
@@ -16,6 +17,7 @@ from rlvr.config.sections import (
     RolloutConfig,
     TemplateConfig,
     TrainConfig,
+    trains_on_builtin,
 )
 from rlvr.config.supervised import (
     REWARD_TINY_SETTINGS,
@@ -44,6 +46,7 @@ __all__ = [
     "ModelConfig",
     "PairsConfig",
     "ParallelConfig",
+    "RayConfig",
     "RewardConfig",
     "RewardTrainingConfig",
     "RolloutConfig",
@@ -64,4 +67,5 @@ __all__ = [
     "reward_training_config",
     "sft_config",
     "to_dict",
+    "trains_on_builtin",
 ]

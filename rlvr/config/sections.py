@@ -12,7 +12,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-Plugin = Literal["ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini", "gemini_auto", "3d"]
+Plugin = Literal[
+    "ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini", "gemini_auto", "3d", "colossalai_gemini", "colossalai_zero2"
+]  # fmt: skip
+_SAME_PLUGIN: dict[str, Plugin] = {"colossalai_gemini": "gemini", "colossalai_zero2": "zero2"}
 
 
 def _alias(*names: str) -> Any:
@@ -63,6 +66,9 @@ class DataConfig:
 
     prompt_dataset: Annotated[list[str], _alias("data_path")] = field(default_factory=lambda: ["builtin"])
     """`builtin`, JSONL or CSV files, folders, or hub names (`openai/gsm8k`, `name@config:split`); several are joined."""
+    prompt_csv_url: str | None = None
+    """CSV file with a column `prompt`: a path, or an http, https or file address. In place of `prompt_dataset`; a column with
+    the right answers is read if there is one."""
     question_column: str | None = None
     """Column with the problem. Default: the first of the usual names that is there."""
     answer_column: str | None = None
@@ -78,6 +84,11 @@ class DataConfig:
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
     ptx_batch_size: int = 4
     """Rows of the ptx data in each optimizer step, over all processes."""
+
+
+def trains_on_builtin(data: DataConfig) -> bool:
+    """Whether the built-in problems, which have a test split, are all there is."""
+    return data.prompt_dataset == ["builtin"] and data.prompt_csv_url is None
 
 
 @dataclass
@@ -292,7 +303,7 @@ class ParallelConfig:
 
     plugin: Annotated[Plugin, _alias("strategy")] = "ddp"
     """Booster plugin. On every machine: ddp, zero1, zero2, zero2_cpu, fsdp; with transformers 4.51 also 3d. Others say what
-    they need."""
+    they need. colossalai_gemini and colossalai_zero2 are other names of gemini and zero2."""
     mixed_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the models. `auto`: bf16 on GPUs and CPUs that are fast in it, else fp32."""
     zero_stage: Literal[0, 1, 2] = 0
@@ -312,6 +323,10 @@ class ParallelConfig:
     dist_timeout: float = 1800.0
     """Seconds that a process waits for the others before it gives up and says who is stuck (docs/multi_node.md). Longer than
     the slowest phase of one process may take more than another's."""
+
+    def __post_init__(self) -> None:
+        """The strategies of ColossalAI's Ray script are plugins under other names."""
+        self.plugin = _SAME_PLUGIN.get(self.plugin, self.plugin)
 
     @property
     def replica_size(self) -> int:

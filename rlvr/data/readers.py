@@ -72,7 +72,7 @@ def read_problems(
                 answer_column or (known.answer if known else None),
             )
             problems += [make_problem(row, columns) for row in rows]
-    return _number_duplicates(draw_sample(problems, limit, seed))
+    return number_duplicates(draw_sample(problems, limit, seed))
 
 
 def _read_builtin(source: str, split: str | None, limit: int | None, seed: int) -> list[Problem]:
@@ -129,7 +129,8 @@ def draw_sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
     return [items[index] for index in sorted(kept)]
 
 
-def _number_duplicates(problems: list[Problem]) -> list[Problem]:
+def number_duplicates(problems: list[Problem]) -> list[Problem]:
+    """Ids that are unique: a problem that comes twice gets `-2` after its id."""
     seen: dict[str, int] = {}
     unique = []
     for problem in problems:

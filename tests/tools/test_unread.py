@@ -68,6 +68,23 @@ UNREAD = [
     ([*OWN_DATA, "--eval_interval", "3"], "--eval_dataset"),
     ([*OWN_DATA, "--eval_samples", "3"], "--eval_dataset"),
     ([*OWN_DATA, "--eval_temperature", "0.5"], "--eval_dataset"),
+    (["--ray_address", "auto"], "without --ray"),
+    *(([f"--num_{role}_nodes", "1"], "without --ray") for role in ("actor", "critic", "initial", "reward", "rollout")),
+    (["--num_gpus_per_node", "1"], "without --ray"),
+    (["--num_gpus_per_process", "1"], "without --ray"),
+    (["--num_cpus_per_node", "1"], "without --ray"),
+    (["--min_reward_workers", "1"], "without --ray"),
+    (["--max_reward_workers", "4"], "without --ray"),
+    (["--one_step_off_policy"], "without --ray"),
+    (["--ray", *GRPO, "--num_critic_nodes", "1"], "no critic"),
+    (["--ray", "--kl_coef", "0", "--num_initial_nodes", "1"], "at --kl_coef 0"),
+    (["--ray", "--lora_config", "x", "--num_initial_nodes", "1"], "its adapter off"),
+    (["--ray", "--num_reward_nodes", "1"], "a neural reward model"),
+    (["--ray", "--rm_checkpoint_path", "x", "--max_reward_workers", "2"], "run in its processes"),
+    (["--ray", "--num_rollout_nodes", "1"], "the actor itself generates"),
+    (["--ray", "--no_buffer_cpu_offload"], "the driver's main memory"),
+    (["--ray", "--empty_device_cache", "--no_offload_inference_models"], "a device of its own"),
+    (["--prompt_csv_url", "x.csv", "--prompt_dataset", "builtin"], "which names the data"),
     (["--reward_options", '{"math_reward_fn": {"x": 1}}'], "name the function"),
 ]
 
@@ -93,7 +110,8 @@ def test_every_rule_is_tried_above() -> None:
 ALWAYS = {
     "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk grad_checkpoint use_flash_attn "
     "trust_remote_code",
-    "data": "prompt_dataset max_samples overlong_prompts eval_dataset ptx_dataset",
+    "ray": "ray",
+    "data": "prompt_csv_url max_samples overlong_prompts eval_dataset ptx_dataset",
     "template": "conversation_template_config template_check",
     "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers "
     "neural_reward_model missing_eos_penalty",
@@ -101,8 +119,8 @@ ALWAYS = {
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
     "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
     "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
-    "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens empty_device_cache lr "
-    "weight_decay warmup_steps grad_clip buffer_limit buffer_cpu_offload sample_buffer disable_loss_mask seed num_threads",
+    "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
+    "weight_decay warmup_steps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision",
     "ckpt": "save_path save_interval keep_checkpoints resume",
     "eval": "",
