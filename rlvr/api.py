@@ -23,11 +23,12 @@ from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.report.card import write_card
-from rlvr.rollout.engine import Engine, Sampling, make_engine
+from rlvr.rollout.engine import Engine, make_engine
 from rlvr.session import Session, check_same_start, join
 from rlvr.tracking import Tracker
 from rlvr.trainer.memory import EmptyDeviceCache
 from rlvr.trainer.ppo import PPOTrainer
+from rlvr.trainer.ppo_loop import PPOLoop
 from rlvr.trainer.watch import Watch
 from rlvr.validate import BatchPlan, check_config, plan_batches
 
@@ -52,13 +53,39 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
     config = config or base_config(by_section(settings))
     check_config(config)
+    if config.ray.ray:
+        from rlvr.ray.train import train_on_ray
+
+        return train_on_ray(config)
     process = join(config)
     plan = plan_batches(config, process.world_size)
     session = Session.open(config, process)
-    folder = session.folder
-    _print_header(session, config, plan)
-    view = ConsoleView(session.console, config.log.progress, _sample_every(config), folder / "samples.jsonl")
+    precision = resolve_precision(config.parallel.mixed_precision, process.device)
+    where = f"{process.world_size} process(es) on {process.device.type}, {torch.get_num_threads()} thread(s) each"
+    print_header(session, config, plan, f"{where}, {config.parallel.plugin}, {precision}")
+    view = make_view(session, config)
     trainer, loader, ptx = _assemble(config, session, plan, view if process.is_main else None)
+    fit(config, session, plan, trainer, loader, ptx, view)
+    return session.folder
+
+
+def make_view(session: Session, config: Config) -> ConsoleView:
+    """What shows the run on the console and writes its samples."""
+    times = config.log.num_sample_generations
+    every = max(1, config.train.num_episodes // times) if times else 0
+    return ConsoleView(session.console, config.log.progress, every, session.folder / "samples.jsonl")
+
+
+def fit(
+    config: Config,
+    session: Session,
+    plan: BatchPlan,
+    trainer: PPOLoop,
+    loader: PromptLoader,
+    ptx: Any,
+    view: ConsoleView,
+) -> None:
+    """Go on from the checkpoint, if there is one; train; say what was saved."""
     session.ready(trainer, config.ckpt.resume)
     try:
         trainer.fit(
@@ -74,28 +101,21 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         view.close()
         trainer.tracker.close()
         trainer.maker.reward_model.close()
-    if process.is_main and (folder / "actor" / "modeling").is_dir():
-        write_card(folder, folder / "actor" / "modeling")
+    if session.process.is_main and (session.folder / "actor" / "modeling").is_dir():
+        write_card(session.folder, session.folder / "actor" / "modeling")
     parts = ["modeling"] if config.model.lora_merge else []
-    parts += ["adapter"] if trainer.actor.unwrapped.has_adapter else []
-    roles = ["actor", "critic"] if trainer.critic is not None else ["actor"]
-    saved = [f"{folder}/{role}/{part}" for role in roles for part in parts]
-    session.console.print("saved: " + ", ".join([*saved, f"{folder}/metrics.jsonl"]))
-    return folder
+    parts += ["adapter"] if trainer.has_adapter else []
+    roles = ["actor", "critic"] if trainer.has_critic else ["actor"]
+    saved = [f"{session.folder}/{role}/{part}" for role in roles for part in parts]
+    session.console.print("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
 
 
-def _sample_every(config: Config) -> int:
-    times = config.log.num_sample_generations
-    return max(1, config.train.num_episodes // times) if times else 0
-
-
-def _print_header(session: Session, config: Config, plan: BatchPlan) -> None:
-    process = session.process
-    precision = resolve_precision(config.parallel.mixed_precision, process.device)
+def print_header(session: Session, config: Config, plan: BatchPlan, where: str) -> None:
+    """Say what is about to happen; `where` is on which machines and processes, and how."""
+    sources = [config.data.prompt_csv_url] if config.data.prompt_csv_url else config.data.prompt_dataset
     session.say(
-        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(config.data.prompt_dataset)} with {describe_rewards(config)}; "
-        f"model {config.model.pretrain}; {process.world_size} process(es) on {process.device.type}, "
-        f"{torch.get_num_threads()} thread(s) each, {config.parallel.plugin}, {precision}"
+        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(sources)} with {describe_rewards(config)}; "
+        f"model {config.model.pretrain}; {where}"
     )
     t = config.train
     session.say(
@@ -159,7 +179,7 @@ def _assemble(
     )
     if models.actor.has_adapter:
         session.say(_describe_adapter(models.actor))
-    ptx = _make_ptx_loader(config, replica, tokenizer, conversation)
+    ptx = make_ptx_loader(config, replica, tokenizer, conversation)
     check_same_start(build.describe_data(config, prompts, ptx), build.starting_models(models))
     actor_booster, critic_booster = build.make_boosters(config, process)
     evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
@@ -203,7 +223,7 @@ def _assemble(
         grad_clip=t.grad_clip,
         precision=resolve_precision(config.parallel.mixed_precision, process.device),
         online={"tracker": Tracker(), "eval_interval": config.eval.eval_interval},
-        **_sampling_arguments(config),
+        **build.sampling_arguments(config),
     )
     if evaluator is not None:
         trainer.evaluator = partial(_evaluate, evaluator, trainer)
@@ -221,28 +241,16 @@ def _describe_adapter(actor: Actor) -> str:
     return f"LoRA: {learned:,} of the actor's {total:,} weights learn ({learned / total:.2%})"
 
 
-def _sampling_arguments(config: Config) -> dict[str, Any]:
-    r = config.rollout
-    return {
-        "max_new_tokens": r.max_new_tokens,
-        "temperature": r.temperature,
-        "top_k": r.top_k,
-        "top_p": r.top_p,
-        "batch_size": r.generation_batch_size,
-    }
-
-
 def _make_evaluator(
     config: Config, prompts: build.Prompts, engine: Engine, tokenizer: Any, conversation: Conversation
 ) -> Evaluator | None:
     if not prompts.test:
         return None
-    arguments = _sampling_arguments(config) | {"temperature": config.eval.eval_temperature, "top_k": 0, "top_p": 1.0}
-    sampling = Sampling(**arguments, stop_ids=conversation.stop_ids, stop_strings=conversation.stop_strings)
-    return Evaluator(prompts.test, engine, sampling, tokenizer, conversation)
+    return Evaluator(prompts.test, engine, build.evaluation_sampling(config, conversation), tokenizer, conversation)
 
 
-def _make_ptx_loader(config: Config, replica: Replica, tokenizer: Any, conversation: Conversation) -> Any:
+def make_ptx_loader(config: Config, replica: Replica, tokenizer: Any, conversation: Conversation) -> Any:
+    """This replica's batches of the ptx data; None without one."""
     if not config.data.ptx_dataset:
         return None
     from rlvr.data.supervised import SupervisedLoader

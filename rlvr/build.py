@@ -1,7 +1,7 @@
 """From settings to the parts of a run: problems, prompts, models, optimizers, reward model, trainer."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -14,10 +14,11 @@ from rlvr.boost.agreement import digest, function_digest
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import adamw, cosine_with_warmup
-from rlvr.config import Config
+from rlvr.config import Config, trains_on_builtin
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
+from rlvr.data.prompt_csv import read_prompt_csv
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
@@ -32,6 +33,7 @@ from rlvr.models.lora import apply_lora, copy_sharing
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.value_head import has_head
 from rlvr.reward_settings import function_names
+from rlvr.rollout.engine import Sampling
 from rlvr.run_folder import run_state
 from rlvr.template_check import require_template
 from rlvr.validate import BatchPlan
@@ -77,7 +79,7 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     notes = require_template(
         conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
     )
-    problems = _read(config, config.data.prompt_dataset, "train", config.data.max_samples)
+    problems = _read_training(config)
     functions = [resolve(name) for name in function_names(config)]
     problems = with_good_golds(problems, notes, functions)
     limit = config.rollout.max_length - config.rollout.max_new_tokens
@@ -85,12 +87,22 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
         if count:
             notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
-    sources = config.data.eval_dataset or ([BUILTIN] if config.data.prompt_dataset == [BUILTIN] else [])
+    sources = config.data.eval_dataset or ([BUILTIN] if trains_on_builtin(config.data) else [])
     test: list[Prompt] = []
     if sources:
         held_out = with_good_golds(_read(config, sources, "test", config.eval.eval_samples), notes)
         test = list(prepare_prompts(held_out, conversation, limit, config.data.overlong_prompts).prompts)
     return Prompts(list(train.prompts), test, notes)
+
+
+def _read_training(config: Config) -> list[Problem]:
+    d = config.data
+    if d.prompt_csv_url is None:
+        return _read(config, d.prompt_dataset, "train", d.max_samples)
+    question = d.question_column or "prompt"
+    return read_prompt_csv(
+        d.prompt_csv_url, question_column=question, answer_column=d.answer_column, limit=d.max_samples
+    )
 
 
 def _read(config: Config, sources: Sequence[str], split: str, limit: int | None) -> list[Problem]:
@@ -124,33 +136,50 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
 
     With LoRA, actor and critic share the base model's weights, and the reference is the actor with its adapter off.
     """
-    m, t = config.model, config.train
-    lora = lora_settings(m)
-    # The divergence is measured from where this run starts.
-    source = m.pretrain if is_adapter(m.checkpoint_path) else m.checkpoint_path or m.pretrain
-    base = load_causal_lm(source, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    lora = lora_settings(config.model)
+    base = load_base(config)
     trunk = copy_sharing(base.base_model) if lora is not None and has_critic(config) else None
-    start_adapter(base, lora, m.checkpoint_path, t.seed)
-    actor = _make_actor(config, prepare(base, m.grad_checkpoint)).to(device)
-    initial = None
-    if config.algo.kl_coef and (lora is None or m.ref_model):
-        reference = load_causal_lm(m.ref_model or source, trust_remote_code=m.trust_remote_code)
-        check_same_vocabulary(reference, base)
-        initial = Actor(prepare(reference, False), t.chunk_tokens)
-    actor_optim, actor_schedule = _make_optimizer(config, actor, t.lr, plan.actor_steps, device)
+    actor = make_actor(config, base, lora).to(device)
+    initial = make_initial_model(config) if has_initial_model(config, lora) else None
+    if initial is not None:
+        check_same_vocabulary(initial.model, base)
+    actor_optim, actor_schedule = make_optimizer(config, actor, config.train.lr, plan.actor_steps, device)
     if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
-    critic = _make_critic(config, lora, trunk).to(device)
-    critic_optim, critic_schedule = _make_optimizer(config, critic, t.critic_lr, plan.total_steps, device)
+    critic = make_critic(config, trunk, lora).to(device)
+    critic_optim, critic_schedule = make_optimizer(config, critic, config.train.critic_lr, plan.total_steps, device)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
+
+
+def _start(config: Config) -> str:
+    """Whose weights the actor starts from, adapters aside. The divergence is measured from where this run starts."""
+    m = config.model
+    return m.pretrain if is_adapter(m.checkpoint_path) else m.checkpoint_path or m.pretrain
+
+
+def load_base(config: Config) -> PreTrainedModel:
+    """The model under the actor, as it was saved, without this run's adapters."""
+    m = config.model
+    return load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+
+
+def make_initial_model(config: Config) -> Actor:
+    """The model that the divergence is measured from."""
+    m = config.model
+    reference = load_causal_lm(m.ref_model or _start(config), trust_remote_code=m.trust_remote_code)
+    return Actor(prepare(reference, False), config.train.chunk_tokens)
 
 
 def check_same_vocabulary(reference: PreTrainedModel, actor: PreTrainedModel) -> None:
     """Raise `UserError` unless the reference model knows the tokens that the actor writes."""
-    sizes = [model.get_input_embeddings().num_embeddings for model in (reference, actor)]
-    if sizes[0] < sizes[1]:
+    compare_vocabularies(*(model.get_input_embeddings().num_embeddings for model in (reference, actor)))
+
+
+def compare_vocabularies(reference: int, actor: int) -> None:
+    """Raise `UserError` unless the reference model knows as many tokens as the actor."""
+    if reference < actor:
         raise UserError(
-            f"--ref_model knows {sizes[0]} tokens and the actor writes {sizes[1]}: the divergence is measured token by token, so "
+            f"--ref_model knows {reference} tokens and the actor writes {actor}: the divergence is measured token by token, so "
             "give a model with the actor's tokenizer"
         )
 
@@ -160,8 +189,16 @@ def has_critic(config: Config) -> bool:
     return get_estimator(config.algo.estimator).critic and not config.model.share_trunk
 
 
-def _make_actor(config: Config, model: PreTrainedModel) -> Actor:
-    """The actor; one that gives values goes on with the head of an earlier run, if it starts from one."""
+def has_initial_model(config: Config, lora: LoraSettings | None) -> bool:
+    """Whether there is a reference model of its own: a divergence is asked for, and the actor less its adapter is not it."""
+    return bool(config.algo.kl_coef) and (lora is None or bool(config.model.ref_model))
+
+
+def make_actor(config: Config, base: PreTrainedModel, lora: LoraSettings | None) -> Actor:
+    """The actor, with its adapter; one that gives values goes on with the head of an earlier run, if it starts from one."""
+    m = config.model
+    start_adapter(base, lora, m.checkpoint_path, config.train.seed)
+    model = prepare(base, m.grad_checkpoint)
     if not config.model.share_trunk:
         return Actor(model, config.train.chunk_tokens)
     actor = ActorWithValues(model, seed=config.train.seed, chunk_tokens=config.train.chunk_tokens)
@@ -171,17 +208,22 @@ def _make_actor(config: Config, model: PreTrainedModel) -> Actor:
     return actor
 
 
-def _make_optimizer(
+def make_optimizer(
     config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
 ) -> tuple[torch.optim.Optimizer, Any]:
+    """AdamW over what learns of a role, and its schedule over so many optimizer steps."""
     t = config.train
     precision = resolve_precision(config.parallel.mixed_precision, device)
     optimizer = adamw(role, precision, lr=lr, weight_decay=t.weight_decay)
     return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
 
 
-def _make_critic(config: Config, lora: LoraSettings | None, trunk: PreTrainedModel | None) -> Critic:
-    """The critic: saved, or made of its base model with a new head. With LoRA, its base is the actor's, by default."""
+def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSettings | None) -> Critic:
+    """The critic: saved, or made of its base model with a new head.
+
+    Args:
+        trunk: with LoRA: the actor's base model less its head, which the critic's is by default.
+    """
     m, t = config.model, config.train
     saved = m.critic_checkpoint_path
     own_adapter = saved if saved and is_adapter(saved) and has_head(saved) else None  # and not a reward model's
@@ -227,6 +269,31 @@ def experience_settings(config: Config) -> dict[str, Any]:
         "missing_eos_penalty": config.reward.missing_eos_penalty,
         "score_batch_size": config.rollout.generation_batch_size,
     }
+
+
+def sampling_arguments(config: Config) -> dict[str, Any]:
+    """How training samples: what goes to the trainer as `generate_kwargs`."""
+    r = config.rollout
+    return {
+        "max_new_tokens": r.max_new_tokens,
+        "temperature": r.temperature,
+        "top_k": r.top_k,
+        "top_p": r.top_p,
+        "batch_size": r.generation_batch_size,
+    }
+
+
+def training_sampling(config: Config, conversation: Conversation) -> Sampling:
+    """How training samples, stops included."""
+    stops: dict[str, Any] = {"stop_ids": conversation.stop_ids, "stop_strings": conversation.stop_strings}
+    return Sampling(**sampling_arguments(config), **stops)
+
+
+def evaluation_sampling(config: Config, conversation: Conversation) -> Sampling:
+    """How evaluations sample: from the whole distribution, at a temperature of their own."""
+    return replace(
+        training_sampling(config, conversation), temperature=config.eval.eval_temperature, top_k=0, top_p=1.0
+    )
 
 
 def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) -> dict[str, Any]:

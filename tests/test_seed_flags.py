@@ -23,6 +23,7 @@ from rlvr.errors import UserError
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
+from rlvr.session import Session
 from rlvr.trainer.callbacks import Callback
 from rlvr.validate import check_config, plan_batches
 
@@ -79,7 +80,8 @@ def build(files) -> Callable[..., Built]:
         process = processes.start(0, 1)
         check_plugin(config.parallel, process.device)
         plan = plan_batches(config, 1)
-        parts = _assemble(config, process, plan, files.folder / "run", None, Console(quiet=True))
+        session = Session(process, Console(quiet=True), files.folder / "run", None)
+        parts = _assemble(config, session, plan, None)
         return Built(config, plan, *parts)
 
     return assemble

@@ -40,13 +40,23 @@ def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) 
     """
     if not dist.is_initialized():
         _default_environment()
-        local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        torch.set_num_threads(num_threads or max(1, _cores() // local_size))
+        set_threads(num_threads)
         _limit_waiting(timeout_s)
         _launch(seed)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
-    return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, device)
+    return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, local_device())
+
+
+def local_device() -> torch.device:
+    """This process's GPU, or the CPU where there is none."""
+    cpu = torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else cpu
+
+
+def set_threads(num_threads: int | None) -> None:
+    """Set the CPU threads of this process; by default the machine's cores divided among its processes."""
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(num_threads or max(1, _cores() // local_size))
 
 
 def _cores() -> int:

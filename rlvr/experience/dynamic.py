@@ -16,7 +16,7 @@ from rewards import Sample
 from rewards.combine import Combined
 from rlvr.core.advantages import has_signal
 from rlvr.data.prompts import Prompt
-from rlvr.experience.maker import Collected, NaiveExperienceMaker, timed
+from rlvr.experience.maker import BaseExperienceMaker, Collected, timed
 from rlvr.experience.recording import record_totals
 from rlvr.experience.verdicts import Verdicts
 from rlvr.metrics import Meter
@@ -52,7 +52,7 @@ class _Pool:
 
 
 def collect_with_signal(
-    maker: NaiveExperienceMaker,
+    maker: BaseExperienceMaker,
     prompts: Sequence[Prompt],
     next_prompts: Callable[[], Sequence[Prompt]],
     any_rank: Callable[[bool], bool],
@@ -72,7 +72,7 @@ def collect_with_signal(
         any_rank: whether any rank says yes. Collective.
         meter: receives the metrics; those of samples and scores count all that was sampled, dropped groups too.
         seed: the place in the run that the sampling belongs to.
-        monte_carlo: see `NaiveExperienceMaker.make_experience`.
+        monte_carlo: see `BaseExperienceMaker.make_experience`.
 
     Returns:
         The experience, and how many responses this process sampled for it.
@@ -81,7 +81,7 @@ def collect_with_signal(
     seconds: dict[str, float] = {}
     pool = _Pool(s.num_generations)
     target, refills = len(prompts), 0
-    with maker.actor.whole():  # for all rounds at once, of which the ranks make different numbers
+    with maker.sampling_weights():  # for all rounds at once, of which the ranks make different numbers
         _sample(maker, prompts, pool, meter, seconds, *seed)
         while refills < s.max_refills and any_rank(pool.with_signal < target):
             refills += 1
@@ -100,7 +100,7 @@ def collect_with_signal(
 
 
 def _sample(
-    maker: NaiveExperienceMaker,
+    maker: BaseExperienceMaker,
     prompts: Sequence[Prompt],
     pool: _Pool,
     meter: Meter,
@@ -123,7 +123,7 @@ def _sample(
 
 
 def _finish(
-    maker: NaiveExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
+    maker: BaseExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
 ) -> Collected:
     rows, signal = pool.choose(target)
     everything = Verdicts.join(pool.verdicts)

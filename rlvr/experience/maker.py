@@ -1,12 +1,14 @@
-"""`NaiveExperienceMaker`: prompts in, experience out. One call is phases 1 to 3 of an iteration."""
+"""Prompts in, experience out: phases 1 to 3 of an iteration. `NaiveExperienceMaker` has all models in this process."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
@@ -34,25 +36,33 @@ from rlvr.rewarding import make_sample
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
 
-class SampleScoring(Protocol):
-    """Scores on their way; see `rlvr.rewarding.Scoring`."""
+class AwaitedScores(Protocol):
+    """Scores on their way."""
+
+    def result(self) -> list[Combined]: ...
+
+
+class SampleScoring(AwaitedScores, Protocol):
+    """Scores of samples that come one after the other; see `rlvr.rewarding.Scoring`."""
 
     def add(self, samples: Sequence[Sample]) -> None: ...
 
     def complete(self) -> None: ...
 
-    def result(self) -> list[Combined]: ...
 
-
-class SampleScorer(Protocol):
-    """What gives each response its score: rules or a neural model."""
-
-    def begin(self) -> "SampleScoring":
-        """Start to score samples that come one after the other."""
-        ...
+class Scorer(Protocol):
+    """What gives each response its score, wherever it is."""
 
     def close(self) -> None:
         """End what scores, where that is a process."""
+        ...
+
+
+class SampleScorer(Scorer, Protocol):
+    """What scores samples that are in this process: rules or a neural model."""
+
+    def begin(self) -> "SampleScoring":
+        """Start to score samples that come one after the other."""
         ...
 
 
@@ -72,39 +82,35 @@ class Responses:
 
     rollouts: list[Rollout]
     samples: list[Sample]
-    scoring: SampleScoring
+    scoring: AwaitedScores
 
 
-class NaiveExperienceMaker:
-    """Makes experience with one engine and models that are all in this process.
+class BaseExperienceMaker(ABC):
+    """Rewards, advantages and experience from what models say, wherever the models run.
 
     Args:
-        actor, critic: the boosted roles; no critic for estimators that need none.
-        reference: the frozen initial model; None when `kl_coef` is 0.
-        reward_model: scores samples.
-        engine: samples responses from the actor.
-        sampling: how.
-        tokenizer: turns responses into text for the reward functions.
-        conversation: the template's tags and end marker.
+        reward_model: scores responses.
+        sampling: how responses are sampled.
         settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
     """
 
-    def __init__(
-        self,
-        actor: Boosted,
-        critic: Boosted | None,
-        reference: Reference | None,
-        reward_model: SampleScorer,
-        engine: Engine,
-        sampling: Sampling,
-        tokenizer: PreTrainedTokenizerBase,
-        conversation: Conversation | None,
-        settings: ExperienceSettings,
-    ) -> None:
-        self.actor, self.critic, self.reference = actor, critic, reference
-        self.reward_model, self.engine, self.sampling = reward_model, engine, sampling
-        self.tokenizer, self.conversation, self.settings = tokenizer, conversation, settings
+    def __init__(self, reward_model: Scorer, sampling: Sampling, settings: ExperienceSettings) -> None:
+        self.reward_model, self.sampling, self.settings = reward_model, sampling, settings
         self.estimator = get_estimator(settings.estimator)
+
+    @abstractmethod
+    def respond(
+        self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
+    ) -> Responses:
+        """Sample responses, and have them scored while further ones are generated."""
+
+    def sampling_weights(self) -> AbstractContextManager[Any]:
+        """Within the block: what `respond` samples from is whole, however often it is called. Collective to enter."""
+        return nullcontext()
+
+    @abstractmethod
+    def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
+        """Logprobs, reference logprobs and values of the responses."""
 
     @torch.no_grad()
     def make_experience(
@@ -115,11 +121,11 @@ class NaiveExperienceMaker:
         Args:
             prompts: this process's share; each stands `num_generations` times in a row.
             meter: receives the metrics of the collection.
-            seed: the place in the run (seed, step, rank) that the sampling belongs to.
+            seed: the place in the run (seed, episode, step) that the sampling belongs to; each rank adds its own.
             monte_carlo: the critic's targets are plain returns, whatever the settings say.
         """
         seconds: dict[str, float] = {}
-        with self.actor.whole():
+        with self.sampling_weights():
             greedy = self.greedy_responses(prompts, seconds, *seed)
             responses = self.respond(prompts, self.sampling, seconds, *seed)
         scores = self.run_models(responses.rollouts, seconds)
@@ -130,23 +136,6 @@ class NaiveExperienceMaker:
         experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
 
-    def respond(
-        self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
-    ) -> Responses:
-        """Sample responses, and have them scored while further ones are generated."""
-        rollouts: list[Rollout] = []
-        samples: list[Sample] = []
-        scoring = self.reward_model.begin()
-        with timed(seconds, "rollout"):
-            with self.actor.whole() as actor:
-                for batch in self.engine.stream(actor.model, prompts, sampling, seed):
-                    new = [self.sample_of(p, r) for p, r in zip(prompts[len(rollouts) :], batch, strict=False)]
-                    scoring.add(new)  # worker processes score these while the next are generated
-                    rollouts.extend(batch)
-                    samples.extend(new)
-            scoring.complete()
-        return Responses(rollouts, samples, scoring)
-
     def greedy_responses(
         self, prompts: Sequence[Prompt], seconds: dict[str, float], *seed: int | str
     ) -> Responses | None:
@@ -155,26 +144,6 @@ class NaiveExperienceMaker:
             return None
         each = prompts[:: self.settings.num_generations]
         return self.respond(each, replace(self.sampling, temperature=0.0), seconds, *seed, "greedy")
-
-    def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
-        """Logprobs, reference logprobs and values of the responses."""
-        s = self.settings
-        with timed(seconds, "score"):
-            if self.reference is not None and s.offload_reference:
-                self.reference.to(self.actor.device)
-            scores = score_rollouts(
-                rollouts,
-                self.actor,
-                self.critic,
-                self.reference,
-                temperature=s.temperature,
-                batch_size=s.score_batch_size,
-                pad_id=s.pad_id,
-                sampled_logprobs=s.old_logprobs == "sampled",
-            )
-            if self.reference is not None and s.offload_reference:
-                self.reference.to("cpu")
-        return scores
 
     def judge(
         self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter, greedy: Responses | None = None
@@ -187,20 +156,6 @@ class NaiveExperienceMaker:
         of_greedy = judge(greedy.rollouts, greedy.scoring.result(), self.settings)
         meter.add("objective/greedy_scores", of_greedy.totals[of_greedy.scored].sum(), of_greedy.scored.sum())
         return verdicts.compared_with(of_greedy, self.settings.num_generations)
-
-    def sample_of(self, prompt: Prompt, rollout: Rollout) -> Sample:
-        """What the reward functions see of one response."""
-        sample = make_sample(
-            self.tokenizer,
-            prompt.ids,
-            rollout.response_ids.tolist(),
-            gold=prompt.problem.answer,
-            tags=self.conversation.tags if self.conversation else None,
-            question=prompt.problem.question,
-            finished=rollout.finished,
-            columns=prompt.problem.columns,
-        )
-        return sample
 
     def assemble(
         self,
@@ -274,6 +229,99 @@ class NaiveExperienceMaker:
         weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, self.settings.tis_cap)
         record_importance(meter, weights, self.settings.tis_cap, scores.mask[:, : of_sampler.size(1)])
         return weights
+
+
+class NaiveExperienceMaker(BaseExperienceMaker):
+    """Makes experience with one engine and models that are all in this process.
+
+    Args:
+        actor, critic: the boosted roles; no critic for estimators that need none.
+        reference: the frozen initial model; None when `kl_coef` is 0.
+        reward_model: scores samples.
+        engine: samples responses from the actor.
+        sampling: how.
+        tokenizer: turns responses into text for the reward functions.
+        conversation: the template's tags and end marker.
+        settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
+    """
+
+    def __init__(
+        self,
+        actor: Boosted,
+        critic: Boosted | None,
+        reference: Reference | None,
+        reward_model: SampleScorer,
+        engine: Engine,
+        sampling: Sampling,
+        tokenizer: PreTrainedTokenizerBase,
+        conversation: Conversation | None,
+        settings: ExperienceSettings,
+    ) -> None:
+        super().__init__(reward_model, sampling, settings)
+        self.actor, self.critic, self.reference, self.engine = actor, critic, reference, engine
+        self.scorer, self.tokenizer, self.conversation = reward_model, tokenizer, conversation
+
+    def sampling_weights(self) -> AbstractContextManager[Any]:
+        return self.actor.whole()
+
+    def respond(
+        self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
+    ) -> Responses:
+        rollouts: list[Rollout] = []
+        samples: list[Sample] = []
+        scoring = self.scorer.begin()
+        with timed(seconds, "rollout"):
+            place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
+            with self.actor.whole() as actor:
+                for batch in self.engine.stream(actor.model, prompts, sampling, place):
+                    some = prompts[len(rollouts) : len(rollouts) + len(batch)]
+                    new = samples_of(self.tokenizer, self.conversation, some, batch)
+                    scoring.add(new)  # worker processes score these while the next are generated
+                    rollouts.extend(batch)
+                    samples.extend(new)
+            scoring.complete()
+        return Responses(rollouts, samples, scoring)
+
+    def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
+        s = self.settings
+        with timed(seconds, "score"):
+            if self.reference is not None and s.offload_reference:
+                self.reference.to(self.actor.device)
+            scores = score_rollouts(
+                rollouts,
+                self.actor,
+                self.critic,
+                self.reference,
+                temperature=s.temperature,
+                batch_size=s.score_batch_size,
+                pad_id=s.pad_id,
+                sampled_logprobs=s.old_logprobs == "sampled",
+            )
+            if self.reference is not None and s.offload_reference:
+                self.reference.to("cpu")
+        return scores
+
+
+def samples_of(
+    tokenizer: PreTrainedTokenizerBase,
+    conversation: Conversation | None,
+    prompts: Sequence[Prompt],
+    rollouts: Sequence[Rollout],
+) -> list[Sample]:
+    """What the reward functions see of one response to each prompt."""
+    return [
+        make_sample(
+            tokenizer,
+            prompt.ids,
+            rollout.response_ids.tolist(),
+            gold=prompt.problem.answer,
+            tags=conversation.tags if conversation else None,
+            question=prompt.problem.question,
+            finished=rollout.finished,
+            columns=prompt.problem.columns,
+        )
+        for prompt, rollout in zip(prompts, rollouts, strict=True)
+    ]
 
 
 @contextmanager

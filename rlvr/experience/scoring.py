@@ -1,7 +1,7 @@
 """Forward passes without gradients over ragged responses: logprobs, reference logprobs, values."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +11,15 @@ from torch.nn.utils.rnn import pad_sequence
 from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
 from rlvr.experience.cutting import cut_on_all_ranks
-from rlvr.models.batch import collate
+from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.frozen import Reference
 from rlvr.rollout.engine import Rollout
+
+Columns = dict[str, Tensor]
+"""Of several responses, by name: [B, R] or [B]."""
+
+Reader = Callable[[SequenceBatch, Sequence[Rollout]], Columns]
+"""What one model says of the responses of a batch."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,37 @@ def score_rollouts(
     Raises:
         UserError: `sampled_logprobs`, and the engine gives none.
     """
-    device = actor.device
+    with ExitStack() as stack:
+        readers = [policy_reader(actor, temperature, stack, sampled_logprobs)]
+        if critic is not None:
+            readers.append(value_reader(critic, stack))
+        if reference is not None:
+            readers.append(reference_reader(reference, temperature))
+        packed = all(role.unwrapped.packs for role in (actor, critic) if role is not None)
+        columns = read_rollouts(
+            rollouts, readers, packed=packed, batch_size=batch_size, pad_id=pad_id, device=actor.device
+        )
+    return model_scores(columns)
+
+
+@torch.no_grad()
+def read_rollouts(
+    rollouts: Sequence[Rollout],
+    readers: Sequence[Reader],
+    *,
+    packed: bool,
+    batch_size: int,
+    pad_id: int,
+    device: torch.device,
+) -> Columns:
+    """What the readers say of all rollouts, and `mask` [B, R], in the order of the rollouts. Collective.
+
+    Args:
+        packed: the models run the rollouts without padding.
+        batch_size: most of them in one forward pass.
+    """
     size = max(1, max(len(r.response_ids) for r in rollouts))
-    columns: dict[str, Tensor] = {}
+    columns: Columns = {}
 
     def keep(name: str, rows: list[int], values: Tensor) -> None:
         shape = (len(rollouts), size) if values.dim() == 2 else (len(rollouts),)
@@ -68,30 +102,58 @@ def score_rollouts(
             out[torch.tensor(rows, device=device)] = values
 
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rollouts]
-    roles = [role.unwrapped for role in (actor, critic) if role is not None]
-    packed = all(role.packs for role in roles)
     # Where weights are sharded every forward pass is collective, too. All ranks have as many rollouts, so none is empty.
-    passes = cut_on_all_ranks(lengths, batch_size, device, packed=packed)
-    with actor.scoring() as act, critic.scoring() if critic is not None else nullcontext() as value_of:
-        for rows in passes:
-            batch = collate(
-                [rollouts[i].prompt_ids for i in rows], [rollouts[i].response_ids for i in rows], pad_id=pad_id
-            ).to(device)
-            keep("mask", rows, batch.response_mask)
-            if sampled_logprobs:
-                keep("logprobs", rows, _of_engine([rollouts[i] for i in rows], device))
-            else:
-                policy = act(batch, temperature)
-                keep("logprobs", rows, policy.logprobs)
-                keep("entropy", rows, policy.entropy)
-            if value_of is not None or actor.unwrapped.gives_values:
-                value = value_of(batch) if value_of is not None else policy
-                keep("values", rows, value.values)
-                keep("last_values", rows, value.last_values)
-            if reference is not None:
-                keep("ref_logprobs", rows, reference.forward(batch, temperature, with_entropy=False).logprobs)
-    without = {name: columns.pop(name, None) for name in ("entropy", "ref_logprobs", "values", "last_values")}
-    return ModelScores(**without, **columns)  # type: ignore[arg-type]
+    for rows in cut_on_all_ranks(lengths, batch_size, device, packed=packed):
+        some = [rollouts[i] for i in rows]
+        batch = collate([r.prompt_ids for r in some], [r.response_ids for r in some], pad_id=pad_id).to(device)
+        keep("mask", rows, batch.response_mask)
+        for reader in readers:
+            for name, values in reader(batch, some).items():
+                keep(name, rows, values)
+    return columns
+
+
+def policy_reader(actor: Boosted, temperature: float, stack: ExitStack, sampled: bool = False) -> Reader:
+    """Gives `logprobs` and `entropy`, and `values` and `last_values` where the actor does; with `sampled` the engine's
+    `logprobs` alone. Until `stack` is closed. Collective."""
+    run = stack.enter_context(actor.scoring())
+
+    def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
+        if sampled:
+            return {"logprobs": _of_engine(rollouts, batch.response_mask.device)}
+        out = run(batch, temperature)
+        columns = {"logprobs": out.logprobs, "entropy": out.entropy}
+        if actor.unwrapped.gives_values:
+            columns |= {"values": out.values, "last_values": out.last_values}
+        return columns
+
+    return read
+
+
+def value_reader(critic: Boosted, stack: ExitStack) -> Reader:
+    """Gives `values` and `last_values`, until `stack` is closed. Collective."""
+    run = stack.enter_context(critic.scoring())
+
+    def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
+        out = run(batch)
+        return {"values": out.values, "last_values": out.last_values}
+
+    return read
+
+
+def reference_reader(reference: Reference, temperature: float) -> Reader:
+    """Gives `ref_logprobs`."""
+
+    def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
+        return {"ref_logprobs": reference.forward(batch, temperature, with_entropy=False).logprobs}
+
+    return read
+
+
+def model_scores(columns: Columns) -> ModelScores:
+    """The columns of all readers together; what none of them gave is None."""
+    optional = {name: columns.get(name) for name in ("entropy", "ref_logprobs", "values", "last_values")}
+    return ModelScores(logprobs=columns["logprobs"], mask=columns["mask"], **optional)
 
 
 def _of_engine(rollouts: Sequence[Rollout], device: torch.device) -> Tensor:

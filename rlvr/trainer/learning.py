@@ -23,11 +23,13 @@ from rlvr.core.losses import (
     lm_loss,
     sequence_logprobs,
 )
+from rlvr.data.examples import Example
 from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.experience.experience import Experience, pad
 from rlvr.metrics import Meter
 from rlvr.models.actor import ActorOutput
 from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.shared_rows import collate_examples
 from rlvr.models.value_head import CriticOutput
 from rlvr.trainer.settings import PPOSettings
 
@@ -90,6 +92,16 @@ def positive_size(items: Sequence[Experience], device: torch.device, add_up: Add
     counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
     total = add_up(torch.tensor(counts, dtype=torch.float64, device=device))
     return StepSize(tokens=float(total[0]), sequences=float(total[1]))
+
+
+def ptx_step(
+    rows: Sequence[Example], device: torch.device, settings: PPOSettings, add_up: AddUp = all_reduce_sum
+) -> tuple[list[SequenceBatch], StepSize]:
+    """This replica's rows of the ptx data as one batch, and their tokens over all replicas. Collective."""
+    batch = collate_examples([[row] for row in rows], settings.pad_id).to(device)
+    counts = torch.tensor([float(batch.response_mask.sum()), len(rows)], dtype=torch.float64, device=device)
+    total = add_up(counts)
+    return [batch], StepSize(tokens=float(total[0]), sequences=float(total[1]))
 
 
 def train_actor(

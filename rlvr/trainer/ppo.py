@@ -1,13 +1,12 @@
 """`PPOTrainer`: clipped PPO and its relatives with and without a critic, for rule rewards and neural reward models alike.
 
 One iteration has five phases: rollout, rewards with the divergence from the initial model, advantages (these three make
-experience, in `rlvr.experience`), optimisation (`rlvr.trainer.learning`), and metrics with checkpoints (here).
+experience, in `rlvr.experience`), optimisation (`rlvr.trainer.learning`), and metrics with checkpoints
+(`rlvr.trainer.ppo_loop`, the loop that does not ask where the models are). Here they are all in this process.
 Source: Schulman et al., "Proximal Policy Optimization Algorithms", 2017; Ouyang et al., "InstructGPT", 2022.
 """
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +17,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.process import all_reduce_sum, any_rank
 from rlvr.conversation import Conversation
-from rlvr.core.kl import adapted_kl_coef
 from rlvr.core.losses import StepSize
 from rlvr.errors import UserError
 from rlvr.experience.buffer import ExperienceBuffer
-from rlvr.experience.dynamic import collect_with_signal
 from rlvr.experience.experience import Experience
-from rlvr.experience.maker import Collected, NaiveExperienceMaker, SampleScorer
+from rlvr.experience.maker import NaiveExperienceMaker, SampleScorer
 from rlvr.experience.pooling import pool
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.metrics import Meter
@@ -34,7 +30,6 @@ from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.critic import Critic
 from rlvr.models.reward_model import RewardModel
-from rlvr.models.shared_rows import collate_examples
 from rlvr.rollout.engine import Engine, make_engine
 from rlvr.trainer.arguments import (
     as_actor,
@@ -45,10 +40,9 @@ from rlvr.trainer.arguments import (
     refuse,
     refuse_sampled,
 )
-from rlvr.trainer.learning import cut_into_micro_batches, positive_size, step_size, train_actor, train_critic
-from rlvr.trainer.online import OnlineTrainer
+from rlvr.trainer.learning import cut_into_micro_batches, positive_size, ptx_step, step_size, train_actor, train_critic
+from rlvr.trainer.ppo_loop import PPOLoop
 from rlvr.trainer.settings import PPOSettings
-from rlvr.trainer.summary import summarise
 from rlvr.trainer.weights import PPOCheckpointer
 
 if TYPE_CHECKING:
@@ -58,7 +52,7 @@ if TYPE_CHECKING:
     from rlvr.trainer.callbacks import Callback
 
 
-class PPOTrainer(OnlineTrainer):
+class PPOTrainer(PPOLoop):
     """PPO over ColossalAI Boosters. The first 31 arguments are ColossalChat's, with its names.
 
     Args:
@@ -207,7 +201,7 @@ class PPOTrainer(OnlineTrainer):
         if engine is None:
             engine = make_engine("hf", tokenizer)
             engine.autocast = precision == "bf16"
-        self.maker = NaiveExperienceMaker(
+        self.maker: NaiveExperienceMaker = NaiveExperienceMaker(
             self.actor,
             self.critic,
             reference,
@@ -229,8 +223,6 @@ class PPOTrainer(OnlineTrainer):
             ),
         )
         self.buffer = ExperienceBuffer(buffer_limit)
-        self._prompts: Iterator[Any] = iter(())
-        self._ptx: Iterator[Any] = iter(())
         self._checkpointer = PPOCheckpointer(self, dict(run_state or {}), keep_checkpoints, lora_merge)
 
     @property
@@ -238,106 +230,22 @@ class PPOTrainer(OnlineTrainer):
         return self.coordinator.is_master() if self.coordinator is not None else super().is_main
 
     @property
-    def kl_coef(self) -> float:
-        """Weight of the divergence now; it moves where there is a `kl_target`."""
-        return self.settings.kl_coef
-
-    @kl_coef.setter
-    def kl_coef(self, value: float) -> None:
-        self.settings = replace(self.settings, kl_coef=value)
-        self.maker.settings = replace(self.maker.settings, kl_coef=value)
-
-    def load_checkpoint(self, path: str | Path) -> None:
-        """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
-
-        Loader positions are taken over when `fit` gets its loaders. The initial model is not touched (pitfall A35).
-
-        Raises:
-            UserError: the checkpoint is damaged or belongs to another run; the message says which.
-        """
-        self._checkpointer.load(Path(path))
-
-    def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None:
-        if self.settings.ptx_coef and pretrain_dataloader is None:
-            raise UserError(f"ptx_coef {self.settings.ptx_coef} needs ptx data: give --ptx_dataset, or --ptx_coef 0")
-        self.prompt_loader, self.pretrain_loader = prompt_dataloader, pretrain_dataloader
-        self._checkpointer.restore_loaders()
-        self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
-
-    def _before_collecting(self) -> Callable[[], None]:
-        everything: list[Any] = [self.meter, self.prompt_loader, self.maker.reward_model]
-        parts = [part for part in everything if hasattr(part, "state_dict")]
-        states = [(part, copy.deepcopy(part.state_dict())) for part in parts]
-
-        def undo() -> None:
-            for part, state in states:
-                part.load_state_dict(state)
-
-        return undo
-
-    def _make_experience(self) -> Collected:
-        """Phases 1 to 3 for this process's share of the next batch of prompts."""
-        share = next(self._prompts)
-        place = (self.seed, self.progress.episode, self.progress.collect_step, self.rank)
-        options = {"monte_carlo": self._pretrains_values}
-        if self.maker.settings.dynamic_sampling:
-            collected, sampled = collect_with_signal(
-                self.maker, share, self._next_prompts, self._any_rank, self.meter, *place, **options
-            )
-        else:
-            prompts = [prompt for prompt in share for _ in range(self.num_generations)]
-            collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
-        store = "cpu" if self.buffer_cpu_offload else self.actor.device
-        experience = pool(collected.experience, self.actor.replica, self.num_generations)
-        self.buffer.extend([item.to(store) for item in experience])
-        self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self.actor.device)))
-        return collected
-
-    def _next_prompts(self) -> Sequence[Any]:
-        return next(self._prompts)
-
-    def _any_rank(self, flag: bool) -> bool:
-        return any_rank(flag, self.actor.device)
+    def has_critic(self) -> bool:
+        return self.critic is not None
 
     @property
-    def _pretrains_values(self) -> bool:
-        """Whether this episode only fits the critic to plain returns, with the policy as it is (VAPO)."""
-        return self.progress.episode < self.settings.value_pretraining_episodes
-
-    @property
-    def _actor_learns(self) -> bool:
-        """Whether the coming optimizer step moves the actor too; the same on all ranks."""
-        return not self._pretrains_values and self.progress.optimizer_steps >= self.settings.critic_warmup_steps
-
-    def _begin_learning(self) -> None:
-        if len(self.buffer) % self._local_mini_batch:
-            raise UserError(
-                f"the {len(self.buffer) * self.replicas} samples of an episode don't divide into optimizer steps of "
-                f"{self._local_mini_batch * self.replicas} samples (train_batch_size x accumulation_steps); choose sizes "
-                "that do"
-            )
-        if self.whiten_advantages:
-            self.buffer.whiten_advantages(lambda x: self._add_up(x.to(self.actor.device)).to(x.device))
+    def has_adapter(self) -> bool:
+        return self.actor.unwrapped.has_adapter
 
     @property
     def replicas(self) -> int:
-        """Among how many the samples of an optimizer step are divided: the processes, where each learns by itself."""
         return self.actor.replica.count
 
     def _add_up(self, values: Tensor) -> Tensor:
         return self.actor.replica.sum(values)
 
-    @property
-    def _local_train_batch(self) -> int:
-        return max(1, self.train_batch_size // self.replicas)
-
-    @property
-    def _local_mini_batch(self) -> int:
-        return self._local_train_batch * self.accumulation_steps
-
-    def _mini_batches(self, epoch: int) -> Iterator[list[Experience]]:
-        place = (self.seed, self.progress.episode)
-        return self.buffer.mini_batches(self._local_mini_batch, epoch, *place, sample=self.sample_buffer)
+    def _pool(self, items: Sequence[Experience]) -> Sequence[Experience]:
+        return pool(items, self.actor.replica, self.num_generations)
 
     def _training_step(self, batch: Sequence[Experience]) -> None:
         """Phase 4: one optimizer step of actor and critic on one mini-batch."""
@@ -359,36 +267,7 @@ class PPOTrainer(OnlineTrainer):
         """The next rows of the ptx data as one batch, and their tokens over all ranks."""
         if not self.settings.ptx_coef:
             return [], None
-        rows = next(self._ptx)
-        batch = collate_examples([[row] for row in rows], self.settings.pad_id).to(self.actor.device)
-        total = self._add_up(batch.response_mask.sum().double())
-        return [batch], StepSize(tokens=float(total), sequences=float(len(rows) * self.replicas))
-
-    def _episode_metrics(self) -> dict[str, float]:
-        """Phase 5: the episode's metrics over all processes; the buffer is done with, the KL coefficient moves on."""
-        metrics = summarise(self.meter.means())
-        s, samples = self.settings, len(self.buffer) * self.replicas
-        self.buffer.clear()
-        if s.kl_target is not None:
-            metrics["objective/kl_coef"] = self.kl_coef
-            if self._actor_learns:
-                self.kl_coef = adapted_kl_coef(
-                    self.kl_coef, metrics["objective/kl"], s.kl_target, samples, s.kl_horizon
-                )
-        return metrics
-
-    def _save_checkpoint(self) -> Path | None:
-        return self._checkpointer.save() if self.save_dir is not None else None
-
-    def _after_fit(self) -> None:
-        if self.save_dir is not None:
-            self._checkpointer.save()
-            self._checkpointer.export()
+        return ptx_step(next(self._ptx), self.actor.device, self.settings, self._add_up)
 
     def _device(self) -> torch.device:
         return self.actor.device
-
-
-def _cycle(loader: Iterable[Any] | None) -> Iterator[Any]:
-    while loader is not None:
-        yield from loader

@@ -14,7 +14,7 @@ from rlvr.rank_states import gather_states, read_state, write_states
 from rlvr.trainer.role_files import load_role, write_role
 
 if TYPE_CHECKING:
-    from rlvr.trainer.ppo import PPOTrainer
+    from rlvr.trainer.ppo_loop import PPOLoop
 
 FORMAT = 1
 
@@ -29,9 +29,14 @@ class PPOCheckpointer:
         merge: whether `export` writes whole models where only adapters learn.
     """
 
-    def __init__(self, trainer: "PPOTrainer", run_state: dict[str, Any], keep: int, merge: bool = True) -> None:
+    def __init__(self, trainer: "PPOLoop", run_state: dict[str, Any], keep: int, merge: bool = True) -> None:
         self.trainer, self.run_state, self.keep, self.merge = trainer, run_state, keep, merge
         self._loaders: dict[str, Any] | None = None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that learn."""
+        return ("actor", "critic") if self.trainer.has_critic else ("actor",)
 
     def save(self) -> Path:
         """Write a checkpoint of this moment and delete old ones. Collective. Returns its folder."""
@@ -39,16 +44,12 @@ class PPOCheckpointer:
         assert t.save_dir is not None
         board.enter("checkpoint")
         target = t.save_dir / files.FOLDER / files.checkpoint_name(t.progress.episode, t.progress.safe_point)
-        actor = t.actor.training_state()  # collective, so before any can fail
-        critic = t.critic.training_state() if t.critic is not None else None
+        states = self._training_states()  # collective, so before any can fail
         own = gather_states(self._own_state())
         with self._exact() as modules, files.atomic_folder(target, t.is_main) as draft:
             if t.is_main:
                 for name, module in modules.items():
-                    self._write(name, module, draft / name, whole=False)
-                files.save_tensors(actor, draft / "actor" / "training.pt")
-                if critic is not None:
-                    files.save_tensors(critic, draft / "critic" / "training.pt")
+                    self._save_role(name, module, draft / name, states[name])
                 files.save_json(self._shared_state(), draft / "state.json")
                 write_states(own, draft)
         if t.is_main:
@@ -68,10 +69,21 @@ class PPOCheckpointer:
     @contextmanager
     def _exact(self) -> Iterator[dict[str, Any]]:
         """Within the block: the roles by name, whole in rank 0. Collective to enter."""
-        t = self.trainer
         with ExitStack() as stack:
-            roles = {"actor": t.actor} | ({"critic": t.critic} if t.critic is not None else {})
-            yield {name: stack.enter_context(role.exact()) for name, role in roles.items()}
+            yield {name: stack.enter_context(getattr(self.trainer, name).exact()) for name in self.roles}
+
+    def _training_states(self) -> dict[str, Any]:
+        """What `Boosted.training_state` gives of each role. Collective, so before any rank can fail."""
+        return {name: getattr(self.trainer, name).training_state() for name in self.roles}
+
+    def _save_role(self, name: str, module: Any, folder: Path, state: Any) -> None:
+        """Write one role's weights and training state. In the main process only."""
+        self._write(name, module, folder, whole=False)
+        files.save_tensors(state, folder / "training.pt")
+
+    def _load_role(self, name: str, folder: Path) -> None:
+        """Weights, optimizer and schedule of one role. Collective."""
+        load_role(getattr(self.trainer, name), folder)
 
     def _write(self, name: str, module: Any, folder: Path, whole: bool) -> None:
         write_role(module, folder, whole, self.trainer.tokenizer if name == "actor" else None)
@@ -111,20 +123,22 @@ class PPOCheckpointer:
         verify(path)
         state = files.load_json(path / "state.json")
         self._check(path, state)
-        load_role(t.actor, path / "actor")
-        if t.critic is not None:
-            load_role(t.critic, path / "critic")
+        for name in self.roles:
+            self._load_role(name, path / name)
         t.progress.load_state_dict(state["progress"])
         t.kl_coef = state["kl_coef"]
         if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
             t.maker.reward_model.load_state_dict(state["reward_model"])
         self._loaders = state["loaders"]
         if self._divided_alike(state):
-            own = read_state(path, t.rank)
-            files.set_random_state(own["random"])
-            t.buffer.load_state_dict(own["buffer"])
-            t.meter.load_state_dict(own["meter"])
-            t.seconds = dict(own["seconds"])
+            self._load_own_state(read_state(path, t.rank))
+
+    def _load_own_state(self, own: dict[str, Any]) -> None:
+        t = self.trainer
+        files.set_random_state(own["random"])
+        t.buffer.load_state_dict(own["buffer"])
+        t.meter.load_state_dict(own["meter"])
+        t.seconds = dict(own["seconds"])
 
     def restore_loaders(self) -> None:
         """Hand the loaded positions to the loaders that `fit` got."""
