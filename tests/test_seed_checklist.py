@@ -1,7 +1,7 @@
-"""The checklist of the reference documents, row by row: which test shows it. S2 (Ray) has a table of its own.
+"""The checklist of the reference documents, row by row: which test shows it.
 
-Rows are numbered as in the checklist: S0 is ColossalChat's `train_ppo.py`, S1 its `PPOTrainer`, S3 aitraining's PPO page, S4
-TRL's `PPOTrainer.train`. A row is shown by tests that fail when it is not so: the value of a flag is looked up where it is
+Rows are numbered as in the checklist: S0 is ColossalChat's `train_ppo.py`, S1 its `PPOTrainer`, S2 its
+`train_prompts_on_ray.py`, S3 aitraining's PPO page, S4 TRL's `PPOTrainer.train`. A row is shown by tests that fail when it is not so: the value of a flag is looked up where it is
 read, a formula is compared with an oracle. What is refused is shown by the test of its message.
 """
 
@@ -29,6 +29,10 @@ PIPELINE = "examples/test_aitraining.py::test_full_pipeline_reward_model_then_pp
 TRL = "examples/test_trl_trainer.py::test_basic_training"
 TRL_RUN = "compat/test_trl.py::test_it_trains_logs_trls_metrics_and_saves_a_policy_that_transformers_loads"
 TRL_READ = "compat/test_trl.py::test_settings_arrive_where_they_are_read"
+RAY_NAMES = "on_ray/test_names.py::test_every_class_of_the_script_has_its_place"
+RAY_RUN = "on_ray/test_runs.py::test_one_process_a_role_gives_the_local_trainers_losses_and_weights"
+RAY_SCRIPT = "on_ray/test_runs.py::test_the_scripts_families_and_strategies"
+RAY_FLAGS = "on_ray/test_settings.py::test_the_flags_of_the_script"
 METRICS = "test_seed_metrics.py::test_metrics_have_the_references_names"
 
 SHOWN: dict[str, tuple[str, ...]] = {
@@ -96,6 +100,29 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "S1.37": ("trainer/test_resume.py::test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened",),
     "S1.38": (COATI, LOGGED),
     "S1.39": (COATI,),
+    # S2: ColossalAI's script on Ray
+    **dict.fromkeys(("S2.1", "S2.2"), (RAY_NAMES, RAY_RUN)),
+    **dict.fromkeys(("S2.3", "S2.4", "S2.5", "S2.6", "S2.7", "S2.8", "S2.9"), (RAY_NAMES, RAY_RUN)),
+    **dict.fromkeys(("S2.10", "S2.11", "S2.12", "S2.13", "S2.14"), (RAY_NAMES, RAY_RUN)),
+    "S2.15": (RAY_SCRIPT, "on_ray/test_settings.py::test_its_defaults"),
+    "S2.16": (
+        "on_ray/test_runs.py::test_two_processes_a_role_give_the_losses_of_one",
+        "on_ray/test_settings.py::test_roles_get_gpus_where_there_are_any",
+        "on_ray/test_settings.py::test_more_than_the_cluster_has",
+    ),
+    "S2.17": (RAY_RUN, "on_ray/test_runs.py::test_one_step_off_policy"),
+    "S2.18": (RAY_SCRIPT, RAY_FLAGS),
+    "S2.19": (RAY_SCRIPT,),
+    "S2.20": ("on_ray/test_runs.py::test_a_killed_reward_worker_is_replaced_and_its_work_done_again", RAY_RUN),
+    **dict.fromkeys(("--prompt_csv_url",), (RAY_FLAGS, RAY_SCRIPT, "data/test_prompt_csv.py::test_a_path_or_an_address")),
+    **dict.fromkeys(
+        (
+            "--strategy", "--model", "--pretrain", "--save_path", "--num_episodes", "--max_timesteps", "--update_timesteps",
+            "--experience_batch_size", "--train_batch_size", "--num_actor_nodes", "--num_critic_nodes", "--num_initial_nodes",
+            "--num_reward_nodes", "--num_gpus_per_node",
+        ),
+        (RAY_FLAGS, "on_ray/test_settings.py::test_its_defaults"),
+    ),
     # S3.a: aitraining's surface
     "S3.1": (PIPELINE, "compat/test_llm.py::test_flags_with_hyphens_and_underscores"),
     "S3.2": ("examples/test_aitraining.py::test_python_api", "compat/test_llm.py::test_mistakes"),
@@ -151,7 +178,7 @@ def numbers(document: int, *ranges: tuple[int, int]) -> set[str]:
 
 
 ROWS = (
-    numbers(0, (1, 17), (20, 46)) | numbers(1, (1, 39)) | numbers(3, (1, 10), (20, 40)) | numbers(4, (1, 9), (20, 37)) | {"S4.c"}
+    numbers(0, (1, 17), (20, 46)) | numbers(1, (1, 39)) | numbers(2, (1, 20)) | numbers(3, (1, 10), (20, 40)) | numbers(4, (1, 9), (20, 37)) | {"S4.c"}
 )  # fmt: skip
 SCRIPT_FLAGS = (
     "--tokenizer_dir --grad_clip --weight_decay --warmup_steps --zero_stage --zero_cpu_offload --sp_mode "
@@ -159,9 +186,15 @@ SCRIPT_FLAGS = (
     "--disable_loss_mask --log_dir --use_wandb --grad_checkpoint --use_flash_attn"
 ).split()
 
+RAY_SCRIPT_FLAGS = (
+    "--prompt_csv_url --strategy --model --pretrain --save_path --num_episodes --max_timesteps --update_timesteps "
+    "--experience_batch_size --train_batch_size --num_actor_nodes --num_critic_nodes --num_initial_nodes --num_reward_nodes "
+    "--num_gpus_per_node"
+).split()
+
 
 def test_every_row_is_shown() -> None:
-    assert set(SHOWN) == ROWS | set(SCRIPT_FLAGS)
+    assert set(SHOWN) == ROWS | set(SCRIPT_FLAGS) | set(RAY_SCRIPT_FLAGS)
 
 
 @pytest.mark.parametrize("row", SHOWN)
@@ -192,6 +225,6 @@ def test_the_rows_are_those_of_the_checklist() -> None:
     if not path.is_file():
         pytest.skip("the checklist does not lie beside the project")
     found = set()
-    for document, first, last in re.findall(r"^\| S([0134])\.(\d+)(?:-(\d+))? ", path.read_text(), re.MULTILINE):
+    for document, first, last in re.findall(r"^\| S([0-4])\.(\d+)(?:-(\d+))? ", path.read_text(), re.MULTILINE):
         found |= numbers(int(document), (int(first), int(last or first)))
     assert found | {"S4.c"} == ROWS

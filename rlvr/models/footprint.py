@@ -59,7 +59,7 @@ class Footprint:
     ) -> None:
         self.name, self.precision = name, precision
         self._mode = FakeTensorMode()
-        config, arguments = _read_config(name, trust_remote_code), {DTYPE: precision.weights}
+        config, arguments = read_config(name, trust_remote_code), {DTYPE: precision.weights}
         with torch.device("meta"):
             self.model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **arguments)
             if lora is not None:
@@ -134,7 +134,8 @@ class Footprint:
             yield
 
 
-def _read_config(name: str, trust_remote_code: bool) -> Any:
+def read_config(name: str, trust_remote_code: bool) -> Any:
+    """The configuration of model `name`. Raises `UserError` if it can't be read."""
     if name == TINY:  # without its warm start, which would build it
         return tiny_config(build_tiny_tokenizer())
     source = resolve_source(name)

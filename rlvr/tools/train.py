@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rlvr.config.flags import parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
+from rlvr.config.help import asks_for_help
 
 T = TypeVar("T")
 
@@ -28,6 +29,24 @@ def train_command(argv: list[str]) -> None:
     from rlvr.api import train
 
     until_stopped(train, parsed.config)
+
+
+def ray_command(argv: list[str]) -> None:
+    """`scripts/train_rlvr_on_ray.py`: the flags of ColossalAI's script beside those of `rlvr train`.
+
+    Raises:
+        UserError: a mistake in them, or in what they name.
+    """
+    from rlvr.models.footprint import read_config
+    from rlvr.ray.flags import check_family, from_reference
+
+    if asks_for_help(argv):
+        return train_command(argv)
+    words, family = from_reference(argv)
+    if family is not None:
+        model = parse_with_origins(take_switch(words, "dry_run")[1]).config.model
+        check_family(model.pretrain, family, read_config(model.pretrain, model.trust_remote_code).model_type)
+    train_command(words)
 
 
 def sft_command(argv: list[str]) -> None:

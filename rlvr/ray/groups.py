@@ -1,0 +1,222 @@
+"""Groups of Ray actors: one for each role, placed on the cluster's nodes."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rlvr.config import Config, RayConfig
+from rlvr.errors import UserError
+from rlvr.ray import cluster as clusters
+from rlvr.ray.calls import collect
+from rlvr.ray.cluster import Cluster, compare_versions, import_ray
+from rlvr.ray.pieces import rows_of
+from rlvr.ray.roles import (
+    DistributedTorchRayActor,
+    LearnRequest,
+    RayPPOActor,
+    RayPPOCritic,
+    RayPPOInitialModel,
+    RayPPORewardModel,
+    RayPPORollout,
+)
+
+PLACE_S = 60.0
+"""Longest that the cluster may take to find room."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Size:
+    """Where a group runs.
+
+    Attributes:
+        nodes: different machines.
+        per_node: processes on each.
+        gpu: GPUs of each process, or its share of one; 0 = it runs on CPUs.
+    """
+
+    nodes: int
+    per_node: int
+    gpu: float
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.per_node
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """What a node must have free."""
+        count = float(self.per_node)
+        return {"CPU": count, "GPU": count * self.gpu} if self.gpu else {"CPU": count}
+
+
+def sizes(settings: RayConfig, nodes: dict[str, int], cluster: Cluster) -> dict[str, Size]:
+    """The size of each role's group, if there is room for all of them.
+
+    Args:
+        nodes: of each role that there is.
+
+    Raises:
+        UserError: the cluster has too few nodes, GPUs or CPUs; says what is free.
+    """
+    gpus = settings.num_gpus_per_node
+    gpus = int(cluster.has_gpus) if gpus is None else gpus
+    if gpus and settings.num_cpus_per_node != 1:
+        raise UserError(
+            "--num_cpus_per_node has no effect: the roles run on GPUs. Leave it out, or give --num_gpus_per_node 0"
+        )
+    if not gpus and settings.num_gpus_per_process != 1:
+        raise UserError(
+            "--num_gpus_per_process has no effect: the roles run on CPUs. Leave it out, or give --num_gpus_per_node"
+        )
+    each_gpu = settings.num_gpus_per_process if gpus else 0.0
+    found = {role: Size(n, gpus or settings.num_cpus_per_node, each_gpu) for role, n in nodes.items()}
+    for role, size in found.items():
+        if size.nodes > cluster.nodes:
+            raise UserError(
+                f"--num_{role}_nodes {size.nodes}: the cluster has {cluster.nodes} node(s); add nodes to it, or give fewer"
+            )
+    for kind, flag in (("GPU", "--num_gpus_per_node"), ("CPU", "--num_cpus_per_node")):
+        needed = {role: size.nodes * size.bundle.get(kind, 0) for role, size in found.items()}
+        if sum(needed.values()) > cluster.free.get(kind, 0):
+            each = ", ".join(f"{role} {count:g}" for role, count in needed.items())
+            raise UserError(
+                f"the roles need {sum(needed.values()):g} {kind}s ({each}), and {cluster.free.get(kind, 0):g} of the cluster's "
+                f"{cluster.total.get(kind, 0):g} are free: give fewer nodes or a smaller {flag}, or free some"
+            )
+    return found
+
+
+class PPORayActorGroup:
+    """The processes of one role.
+
+    Args:
+        size: how many and where.
+        role: what runs in each.
+        name: of the role, for messages.
+
+    Raises:
+        UserError: there is no room, or a process runs other code than this one.
+    """
+
+    def __init__(self, size: Size, role: type[DistributedTorchRayActor], name: str) -> None:
+        ray = import_ray()
+        self.name, self.world_size = name, size.world_size
+        self.placement = _reserve(ray, size, name)
+        self.processes: list[Any] = []
+        address: tuple[str | None, int | None] = (None, None)
+        strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+        try:
+            for rank in range(size.world_size):
+                node, local = divmod(rank, size.per_node)
+                kind = ray.remote(num_cpus=1, num_gpus=size.gpu)(role)
+                place = strategy(placement_group=self.placement, placement_group_bundle_index=node)
+                arguments = (size.world_size, rank, local, *address, size.per_node)
+                self.processes.append(kind.options(scheduling_strategy=place).remote(*arguments))
+                if rank == 0 and size.world_size > 1:
+                    [address] = collect([self.processes[0].address.remote()], self.names)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def names(self) -> list[str]:
+        """Of the processes, for messages."""
+        return [f"process {rank} of the {self.name}" for rank in range(len(self.processes))]
+
+    def check_versions(self) -> None:
+        """Raise `UserError` if a process runs other code than this one."""
+        for versions, name in zip(self.collect(self.ask("versions")), self.names, strict=True):
+            compare_versions(versions, name)
+
+    def build(self, config: Config, *parts: Any) -> list[Any]:
+        """Have all processes load the model; they begin at once."""
+        return self.ask("build", config, os.getcwd(), *parts)
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method in every process; returns references."""
+        return [getattr(process, method).remote(*arguments) for process in self.processes]
+
+    def ask_each(self, method: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """The same with arguments of its own for each rank."""
+        pairs = zip(self.processes, arguments, strict=True)
+        return [getattr(process, method).remote(*given) for process, given in pairs]
+
+    def collect(self, refs: Sequence[Any]) -> list[Any]:
+        """What all ranks answered; see `rlvr.ray.calls.collect`."""
+        return collect(refs, self.names)
+
+    def first(self, method: str, *arguments: Any) -> Any:
+        """What rank 0 answers."""
+        return collect([getattr(self.processes[0], method).remote(*arguments)], self.names[:1])[0]
+
+    def close(self) -> None:
+        """End the processes and give their place back."""
+        clusters.end(self.processes)
+        import_ray().util.remove_placement_group(self.placement)
+
+
+def _reserve(ray: Any, size: Size, name: str) -> Any:
+    """A bundle on each node. Raises `UserError` where that takes too long."""
+    from ray.util.placement_group import placement_group, remove_placement_group
+
+    strategy = "STRICT_SPREAD" if size.nodes > 1 else "PACK"
+    placement = placement_group([size.bundle] * size.nodes, strategy=strategy)
+    if not placement.wait(timeout_seconds=PLACE_S):
+        remove_placement_group(placement)
+        free = ray.available_resources()
+        raise UserError(
+            f"no room for the {name}: it needs {size.nodes} node(s) with {_words(size.bundle)} each, and free in the whole "
+            f"cluster are {_words({kind: free.get(kind, 0) for kind in ('CPU', 'GPU')})}"
+        )
+    return placement
+
+
+def _words(resources: dict[str, float]) -> str:
+    return " and ".join(f"{count:g} {kind}(s)" for kind, count in resources.items())
+
+
+class TrainableModelRayActorGroup(PPORayActorGroup):
+    """A role that learns."""
+
+    def learn(self, batch: Sequence[Any], request: LearnRequest) -> list[Any]:
+        """Begin one optimizer step on a mini-batch, each rank on its share; returns references to metrics."""
+        shares = [rows_of(batch, rank, self.world_size) for rank in range(self.world_size)]
+        return self.ask_each("learn", [(share, request) for share in shares])
+
+
+class PPOActorRayActorGroup(TrainableModelRayActorGroup):
+    """The policy's processes."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size, RayPPOActor, "actor")
+
+
+class PPOCriticRayActorGroup(TrainableModelRayActorGroup):
+    """The critic's processes."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size, RayPPOCritic, "critic")
+
+
+class PPOInitialRayActorGroup(PPORayActorGroup):
+    """The reference model's processes."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size, RayPPOInitialModel, "reference model")
+
+
+class PPORewardRayActorGroup(PPORayActorGroup):
+    """The neural reward model's processes."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size, RayPPORewardModel, "reward model")
+
+
+class PPORolloutRayActorGroup(PPORayActorGroup):
+    """The processes that generate one step ahead."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size, RayPPORollout, "rollout copy")

@@ -1,0 +1,427 @@
+"""Runs on a Ray cluster of this machine. One cluster, and processes that take up role after role: starting them is what
+costs. The last tests kill some of them."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from trainer_harness import StopAfter
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+import rlvr.ray.train as on_ray
+from rlvr.api import train
+from rlvr.checkpoint import list_checkpoints
+from rlvr.cli import main
+from rlvr.config import Config, base_config, merge, overlay
+from rlvr.errors import UserError
+from rlvr.models.tiny import build_tiny_tokenizer
+from rlvr.ray.cluster import Cluster, connect
+from rlvr.ray.groups import Size
+from rlvr.ray.rewards import RewardWorkers
+from rlvr.trainer.interrupt import Interrupted
+
+pytestmark = pytest.mark.usefixtures("process")
+SIZES = {
+    "rollout": {"experience_batch_size": 16, "num_generations": 2, "max_new_tokens": 12, "max_length": 128},
+    "train": {
+        "num_episodes": 2, "num_collect_steps": 1, "num_update_steps": 1, "train_batch_size": 8, "lr": 1e-3,
+        "num_threads": 1,
+    },
+    "parallel": {"mixed_precision": "fp32"},
+    "reward": {"reward_functions": ["gsm8k_reward_fn"]},
+    "data": {"max_samples": 40},
+    "log": {"progress": False},
+}  # fmt: skip
+
+
+class Cast:
+    """Processes of the whole module, by role and size; runs borrow them."""
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple[str, Size], Any] = {}
+        self.workers: dict[str, RewardWorkers] = {}
+        self.end = {name: kind.close for name, kind in on_ray._KINDS.items()}
+
+    def group(self, role: str) -> Callable[[Size], Any]:
+        kind = KINDS[role]
+
+        def borrow(size: Size) -> Any:
+            if (role, size) not in self.groups:
+                group = self.groups[role, size] = kind(size)
+                group.close = lambda: None
+            return self.groups[role, size]
+
+        return borrow
+
+    def pool(self, config: Config, least: int, most: int) -> RewardWorkers:
+        key = str(config.reward)
+        if key not in self.workers:
+            workers = self.workers[key] = RewardWorkers(config, least, most)
+            workers.check_versions()
+            workers.check_versions = workers.close = lambda: None  # type: ignore[method-assign]
+        return self.workers[key]
+
+
+KINDS = dict(on_ray._KINDS)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster whose files lie in a folder with a short name (sockets must have one) that is gone afterwards."""
+    import ray
+
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    folder = tempfile.mkdtemp(prefix="ray")
+    auth = os.environ.get("RAY_AUTH_MODE")
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # else it leaves a token in the home folder
+    try:
+        options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
+        yield connect(base_config().ray, 1)
+        ray.shutdown()
+        deadline = time.monotonic() + 20
+        while left := [
+            p for p in psutil.Process().children(recursive=True) if p.pid not in before and "ray" in p.name()
+        ]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+        os.environ.pop("RAY_AUTH_MODE") if auth is None else os.environ.update(RAY_AUTH_MODE=auth)
+
+
+@pytest.fixture(scope="module")
+def cast(cluster) -> Iterator[Cast]:
+    cast = Cast()
+    with pytest.MonkeyPatch.context() as patch:
+        for role in on_ray._KINDS:
+            patch.setitem(on_ray._KINDS, role, cast.group(role))
+        patch.setattr(on_ray, "RewardWorkers", cast.pool)
+        yield cast
+
+
+def settings(pretrain: str, folder: Path, remote: bool, **changes: dict[str, Any]) -> Config:
+    named = {"model": {"pretrain": pretrain}, "ckpt": {"save_path": str(folder)}, "ray": {"ray": remote}}
+    held_out = {"eval": {"eval_samples": 8}} if "prompt_dataset" not in changes.get("data", {}) else {}
+    has_critic = not ("estimator" in changes.get("algo", {}) or "share_trunk" in changes.get("model", {}))
+    critic = {"train": {"critic_lr": 1e-3}} if has_critic else {}
+    return base_config(overlay(SIZES, named, held_out, critic, changes))
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    """metrics.jsonl without what depends on the clock."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    files = sorted(folder.glob("*/modeling/*.safetensors"))
+    return {f"{f.parent.parent.name}/{f.name}/{n}": t for f in files for n, t in load_file(f).items()}
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return bool(a) and a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def local(micro_model, tmp_path_factory, process) -> Path:
+    return train(settings(micro_model, tmp_path_factory.mktemp("local") / "run", remote=False))
+
+
+def test_one_process_a_role_gives_the_local_trainers_losses_and_weights(cast, local, micro_model, tmp_path) -> None:
+    folder = train(settings(micro_model, tmp_path / "run", remote=True))
+    assert rows(folder) == rows(local)
+    assert len(rows(folder)) == 3 and rows(folder)[1]["train/critic_loss"] > 0
+    assert same(folder, local)
+    assert (folder / "samples.jsonl").read_text() == (local / "samples.jsonl").read_text()
+    AutoModelForCausalLM.from_pretrained(folder / "actor" / "modeling")
+    saved = [{f.name for f in (run / "actor" / "modeling").iterdir()} for run in (folder, local)]
+    assert saved[0] == saved[1]
+    settings_of = [(run / "actor" / "modeling" / "generation_config.json").read_text() for run in (folder, local)]
+    assert settings_of[0] == settings_of[1]
+
+
+VARIANTS = {
+    "adapters, whose base is the reference": {"model": {"lora_config": "lora.json"}, "algo": {"kl_coef": 0.05}},
+    "no critic, further prompts, ptx": {
+        "algo": {"estimator": "grpo", "dynamic_sampling": True, "max_refills": 1, "ptx_coef": 0.1, "kl_in": "loss"},
+        "data": {"max_samples": 40, "ptx_dataset": ["ptx.jsonl"]},
+    },
+    "values from the actor, token budget": {
+        "model": {"share_trunk": True}, "train": {"micro_batch_tokens": 256, "accumulation_steps": 2},
+        "parallel": {"plugin": "zero1", "mixed_precision": "bf16"}, "algo": {"kl_coef": 0.0},
+    },
+    "greedy responses, rewards of the whole batch": {
+        "algo": {"estimator": "remax", "positive_lm_coef": 0.1},
+        "reward": {"reward_functions": ["batch.py:by_rank", "gsm8k_reward_fn"], "reward_workers": 0},
+    },
+    "a neural reward model beside rules": {
+        "model": {"rm_checkpoint_path": "reward_model"}, "reward": {"reward_normalisation": "running"},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(micro_model, tmp_path_factory) -> Path:
+    """What the variants name."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "lora.json").write_text('{"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}')
+    (folder / "ptx.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"{n}+1=?", "response": str(n + 1)}) + "\n" for n in range(8))
+    )
+    (folder / "batch.py").write_text(
+        "def by_rank(responses):\n    order = sorted(responses)\n    return [order.index(r) / len(order) for r in responses]\n"
+    )
+    model = AutoModelForSequenceClassification.from_pretrained(micro_model, num_labels=1)
+    model.save_pretrained(folder / "reward_model")
+    build_tiny_tokenizer().save_pretrained(folder / "reward_model")
+    return folder
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_kind_of_run_is_the_local_one(cast, micro_model, files, variant, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(files)
+    local = train(settings(micro_model, tmp_path / "local", remote=False, **VARIANTS[variant]))
+    remote = train(settings(micro_model, tmp_path / "remote", remote=True, **VARIANTS[variant]))
+    for mine, theirs in zip(rows(remote), rows(local), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+    assert same(remote, local)
+
+
+def save_family(family: str, folder: Path) -> str:
+    """A random model of a family of ColossalAI's script, with the built-in tokenizer."""
+    from transformers import BloomConfig, GPT2Config, OPTConfig
+
+    tokenizer = build_tiny_tokenizer()
+    common = {
+        "vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": None,
+    }  # fmt: skip
+    configs = {
+        "gpt2": lambda: GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=256, **common),
+        "opt": lambda: OPTConfig(
+            hidden_size=16, ffn_dim=32, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=256,
+            word_embed_proj_dim=16, **common,
+        ),
+        "bloom": lambda: BloomConfig(hidden_size=16, n_layer=1, n_head=2, **common),
+    }  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(configs[family]()).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "strategy"), [("gpt2", "ddp"), ("opt", "colossalai_zero2"), ("bloom", "colossalai_gemini")]
+)
+def test_the_scripts_families_and_strategies(cast, family, strategy, tmp_path, capsys) -> None:
+    """Through the script's own flags, with prompts from a CSV file."""
+    from rlvr.tools.train import ray_command
+
+    model = save_family(family, tmp_path / family)
+    path = tmp_path / "prompts.csv"
+    path.write_text("prompt,answer\n" + "".join(f"{a}+{a},{2 * a}\n" for a in range(10, 30)))
+    folder = tmp_path / "run"
+    ray_command(
+        f"--prompt_csv_url {path} --strategy {strategy} --model {family} --pretrain {model} --save_path {folder} "
+        "--num_episodes 1 --max_timesteps 2 --update_timesteps 1 --experience_batch_size 8 --train_batch_size 8 "
+        "--num_actor_nodes 1 --num_gpus_per_node 0 --reward_functions gsm8k_reward_fn --max_new_tokens 8 --max_length 128 "
+        f"--mixed_precision {'bf16' if strategy == 'colossalai_gemini' else 'fp32'} --num_threads 1 --no_progress --max_samples 40".split()
+    )
+    assert len(rows(folder)) == 2 and all(row["train/actor_loss"] is not None for row in rows(folder))
+    assert AutoModelForCausalLM.from_pretrained(folder / "actor" / "modeling").config.model_type == family
+    with pytest.raises(UserError, match=f"is a {family} model"):
+        ray_command(["--model", "gpt2" if family != "gpt2" else "opt", "--pretrain", model])
+
+
+def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path) -> None:
+    """With recorded responses of unequal lengths. Two actors beside one critic: their numbers need not be equal."""
+    data = tmp_path / "recorded.jsonl"
+    data.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "question": f"{a}+{a}", "answer": str(2 * a),
+                    "response": f"<think>{'hm ' * (a % 5)}</think><answer>{2 * a if a % 3 else a}</answer>",
+                }
+            )
+            for a in range(10, 30)
+        )
+    )  # fmt: skip
+    common = {
+        "rollout": {"engine": "replay", "max_new_tokens": 40, "max_length": 160},
+        "data": {"prompt_dataset": [str(data)]},
+    }
+    alone = train(settings(micro_model, tmp_path / "alone", remote=False, **common))
+    size = Size(1, 2, 0)
+    cast.group("actor")(size)
+    with pytest.MonkeyPatch.context() as patch:
+        # One process for the critic, the reference and rewards, where --num_cpus_per_node gives all roles as many.
+        patch.setattr(on_ray, "sizes", lambda r, nodes, c: {n: size if n == "actor" else Size(1, 1, 0) for n in nodes})
+        together = train(settings(micro_model, tmp_path / "together", remote=True, **common))
+    for mine, theirs in zip(rows(together), rows(alone), strict=True):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert value == pytest.approx(theirs[name], rel=2e-5, abs=5e-5), name
+    one, two = weights(alone), weights(together)
+    assert all(torch.allclose(one[n], two[n], atol=2e-5) for n in one) and one.keys() == two.keys()
+
+
+def stopped(config: Config, safe_points: int) -> Path:
+    """Run until a signal comes after so many safe points; returns the run's folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "Watch", lambda: StopAfter(safe_points))
+        with pytest.raises(Interrupted):
+            train(config)
+    return Path(config.ckpt.save_path)
+
+
+@pytest.mark.parametrize("on_ray_again", [True, False])
+def test_a_stopped_run_goes_on_bit_for_bit_with_and_without_ray(
+    cast, local, micro_model, tmp_path, on_ray_again
+) -> None:
+    """It is stopped in the middle of learning; one process's checkpoints are the same wherever its models are."""
+    config = settings(micro_model, tmp_path / "run", remote=True)
+    folder = stopped(config, 2)
+    assert not (folder / "actor").exists()
+    train(merge(config, {"ckpt": {"resume": True}, "ray": {"ray": on_ray_again}}))
+    assert same(folder, local)
+    for mine, theirs in zip(rows(folder), rows(local), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+
+
+def test_one_step_off_policy(cast, local, micro_model, tmp_path) -> None:
+    """The first episode is on policy; the second one's responses are those of the initial weights, and weighed."""
+    ahead = {
+        "ray": {"one_step_off_policy": True},
+        "algo": {"tis_cap": 2.0},
+        "train": {"num_episodes": 3, "train_batch_size": 16, "lr": 0.05},
+    }
+    folder = train(settings(micro_model, tmp_path / "run", remote=True, **ahead))
+    first, second, third = rows(folder)[1:]
+    assert first["objective/scores"] == rows(local)[1]["objective/scores"]
+    still = {"train": ahead["train"] | {"lr": 0.0}}
+    initial = rows(train(settings(micro_model, tmp_path / "still", remote=False, **still)))[2]
+    for name in ("objective/scores", "response/length_tokens", "val/num_eos_tokens"):
+        assert second[name] == initial[name]
+    assert first["sampler/weight_avg"] == pytest.approx(1, abs=1e-5)
+    assert abs(second["sampler/weight_avg"] - 1) > 1e-4 and abs(third["sampler/weight_avg"] - 1) > 1e-4
+    assert second["val/ratio"] == pytest.approx(1, abs=1e-6)  # to the policy that learns
+    # What was generated ahead is part of a checkpoint.
+    broken = settings(micro_model, tmp_path / "broken", remote=True, **ahead)
+    again = stopped(broken, 2)
+    train(merge(broken, {"ckpt": {"resume": True}}))
+    assert same(again, folder)
+    for mine, theirs in zip(rows(again), rows(folder), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+
+
+def test_a_function_that_hangs_does_not_block_the_run(cast, micro_model, tmp_path) -> None:
+    plugin = tmp_path / "sleepy.py"
+    plugin.write_text(
+        "import time\nfrom rewards import reward_fn\n\n@reward_fn('sleepy')\ndef sleepy(response, question):\n"
+        "    time.sleep(60 if sum(map(ord, question)) % 2 else 0)\n    return float(len(response))\n"
+    )
+    rewards = {
+        "reward_functions": ["sleepy"], "reward_plugins": [str(plugin)], "reward_timeout_s": 0.2, "max_reward_failures": 1.0,
+    }  # fmt: skip
+    folder = train(settings(micro_model, tmp_path / "run", remote=True, reward=rewards, train={"num_episodes": 1}))
+    assert 0 < rows(folder)[1]["reward/sleepy/failed"] < 1
+
+
+def test_a_mistake_in_a_role_is_told_as_it_is_without_ray(cast, micro_model, tmp_path, capsys) -> None:
+    plugin = tmp_path / "odd.py"
+    plugin.write_text("from rewards import reward_fn\n\n@reward_fn('odd')\ndef odd(response):\n    return 'high'\n")
+    flags = f"--ray --pretrain {micro_model} --reward_functions odd --reward_plugins {plugin} --reward_workers 0"
+    flags += f" --experience_batch_size 8 --train_batch_size 8 --max_samples 20 --eval_samples 4 --save_path {tmp_path / 'run'}"
+    assert main(["train", *flags.split()]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and "odd" in text and "Traceback" not in text
+
+
+def process_of(handle: Any, method: str) -> int:
+    import ray
+
+    found = ray.get(getattr(handle, method).remote())
+    return found[1] if isinstance(found, tuple) else found
+
+
+def test_a_killed_reward_worker_is_replaced_and_its_work_done_again(cast, local, micro_model, tmp_path) -> None:
+    config = settings(micro_model, tmp_path / "run", remote=True)
+    [worker] = cast.pool(config, 1, 4).workers
+    killed = process_of(worker.handle, "process_id")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "Watch", lambda: KillAfterCollecting(killed))
+        train(config)
+    assert rows(tmp_path / "run") == rows(local)
+    assert killed not in psutil.pids()
+
+
+class KillAfterCollecting(StopAfter):
+    """Kills a process after the first collect step."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid: int | None = pid
+
+    def on_make_experience_end(self, trainer: Any, collected: Any) -> None:
+        if self.pid is not None and trainer.progress.episode == 0:
+            os.kill(self.pid, signal.SIGKILL)
+        self.pid = None
+
+    def on_learn_batch_end(self, trainer: Any, batch: Any) -> None: ...
+
+
+def test_workers_come_with_the_queue_and_go_without(cast, micro_model, tmp_path, monkeypatch) -> None:
+    from rlvr.ray import rewards
+
+    monkeypatch.setattr(rewards, "GROW_S", 0.2)
+    monkeypatch.setattr(rewards, "IDLE_S", 0.0)
+    pool = cast.pool(settings(micro_model, tmp_path / "run", remote=True), 1, 4)
+    pool.most = 2
+    stuck = rewards._Job((), time.monotonic() - 1)
+    busy = pool.workers[0]
+    busy.working = ["not a reference"]
+    monkeypatch.setattr(pool, "_look_after", lambda worker, now: None)
+    pool._queue.append(stuck)
+    pool.pump()
+    assert len(pool.workers) == 2 and pool.workers[1].ready is not None and stuck.result is None
+    pool.pump()
+    assert len(pool.workers) == 2
+    busy.working, pool.workers[1].ready = [], None
+    pool._queue.clear()
+    pool.pump()
+    assert len(pool.workers) == 1
+
+
+def test_a_killed_trainer_leaves_a_checkpoint_to_go_on_from(cast, local, micro_model, tmp_path, capsys) -> None:
+    config = settings(micro_model, tmp_path / "run", remote=True, ckpt={"save_interval": 1})
+    [critic] = cast.groups["critic", Size(1, 1, 0)].processes
+
+    class KillLater(KillAfterCollecting):
+        def on_make_experience_end(self, trainer: Any, collected: Any) -> None:
+            if trainer.progress.episode == 1:
+                os.kill(killed, signal.SIGKILL)
+
+    killed = process_of(critic, "identity")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "Watch", lambda: KillLater(killed))
+        with pytest.raises(UserError) as error:
+            train(config)
+    [checkpoint] = list_checkpoints(tmp_path / "run")
+    assert "process 0 of the critic died" in str(error.value) and f"Go on from {checkpoint}" in str(error.value)
+    assert "--resume" in str(error.value) and len(str(error.value)) < 600
+    train(merge(config, {"ckpt": {"resume": True, "save_interval": 0}, "ray": {"ray": False}}))
+    assert same(tmp_path / "run", local)
