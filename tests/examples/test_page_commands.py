@@ -27,6 +27,9 @@ INSTEAD = {"smollm2-135m": "tiny", "openai/gsm8k": "problems.jsonl"}
 # Not run, and why.
 ELSEWHERE = {
     "pytest": "this is it",
+    "--ray": "starts a cluster: tests/on_ray/test_runs.py",
+    "train_rlvr_on_ray.py": "starts a cluster: tests/on_ray/test_runs.py",
+    "rlvr[ray]": "installs a package",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
 LONG = ("benchmarks", "tests.faults")
