@@ -107,7 +107,7 @@ def fit(
     parts += ["adapter"] if trainer.has_adapter else []
     roles = ["actor", "critic"] if trainer.has_critic else ["actor"]
     saved = [f"{session.folder}/{role}/{part}" for role in roles for part in parts]
-    session.console.print("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
+    session.say("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
 
 
 def print_header(session: Session, config: Config, plan: BatchPlan, where: str) -> None:

@@ -245,6 +245,8 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
     """
 
+    reward_model: SampleScorer
+
     def __init__(
         self,
         actor: Boosted,
@@ -259,7 +261,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
     ) -> None:
         super().__init__(reward_model, sampling, settings)
         self.actor, self.critic, self.reference, self.engine = actor, critic, reference, engine
-        self.scorer, self.tokenizer, self.conversation = reward_model, tokenizer, conversation
+        self.tokenizer, self.conversation = tokenizer, conversation
 
     def sampling_weights(self) -> AbstractContextManager[Any]:
         return self.actor.whole()
@@ -269,7 +271,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
     ) -> Responses:
         rollouts: list[Rollout] = []
         samples: list[Sample] = []
-        scoring = self.scorer.begin()
+        scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
             place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
             with self.actor.whole() as actor:

@@ -121,7 +121,7 @@ ALWAYS = {
     "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
     "weight_decay warmup_steps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
-    "parallel": "plugin mixed_precision",
+    "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume",
     "eval": "",
     "log": "log_dir use_wandb num_sample_generations progress",
@@ -165,7 +165,7 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "template": "conversation_template_config template_check",
         "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr weight_decay warmup_steps grad_clip "
         "seed num_threads packing center_rewards_coefficient",
-        "parallel": "plugin mixed_precision",
+        "parallel": "plugin mixed_precision dist_timeout",
         "ckpt": "save_path save_interval keep_checkpoints resume",
         "log": "log_interval log_dir use_wandb progress",
     }

@@ -53,7 +53,7 @@ def test_the_loss_and_its_gradient_are_those_of_transformers() -> None:
     model = tiny_model()
     want = 0.7 * plain_loss(model, rows)
     want.backward()
-    got = ptx_loss(trainer.actor, batch, size, trainer.settings, Meter())
+    got = ptx_loss(batch, size, trainer.settings, Meter(), trainer.actor.forward(batch))
     got.backward()
     assert got.item() == pytest.approx(want.item(), abs=1e-5)
     for own, plain in zip(trainer.actor.unwrapped.model.parameters(), model.parameters(), strict=True):
