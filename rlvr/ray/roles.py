@@ -109,6 +109,12 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _join_group(config: Config) -> torch.device:
+    """Join the role's process group. Returns this process's device."""
+    t = config.train
+    return processes.start(t.seed, t.num_threads, config.parallel.dist_timeout).device
+
+
 class BasePPORole(DistributedTorchRayActor, ABC):
     """A role: its model, and what every role knows of the run."""
 
@@ -141,7 +147,7 @@ class BasePPORole(DistributedTorchRayActor, ABC):
     def _join(self) -> None:
         """Alone, a role that only infers has nobody to talk to, and is spared the process group."""
         if self.world_size > 1:
-            self.device = processes.start(self.config.train.seed, self.config.train.num_threads).device
+            self.device = _join_group(self.config)
         else:
             processes.set_threads(self.config.train.num_threads)
             self.device = processes.local_device()
@@ -182,7 +188,7 @@ class TrainablePPORole(BasePPORole):
     boosted: Boosted
 
     def _join(self) -> None:
-        self.device = processes.start(self.config.train.seed, self.config.train.num_threads).device
+        self.device = _join_group(self.config)
 
     def _boost(self, model: torch.nn.Module, lr: float, steps: int) -> None:
         model = model.to(self.device)

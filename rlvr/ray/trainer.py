@@ -1,6 +1,7 @@
 """`RayPPOTrainer`: the loop of PPO with its roles on a Ray cluster. Itself it holds experience, settings and no model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,19 @@ class RayPPOTrainer(PPOLoop):
             return self.maker.ahead[0].prompts[:: self.num_generations]
         self._share_weights()
         return super()._next_prompts()
+
+    def _before_collecting(self) -> Callable[[], None]:
+        undo = super()._before_collecting()
+        if not self.maker.ahead:
+            return undo
+        self.maker.ahead_state()  # from here on it can be taken twice
+        ahead = list(self.maker.ahead)
+
+        def undo_all() -> None:
+            undo()
+            self.maker.ahead = deque(ahead)
+
+        return undo_all
 
     def _begin_learning(self) -> None:
         """Also begin to generate for the next episode, with the weights that are there now."""
