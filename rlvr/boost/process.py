@@ -1,5 +1,6 @@
 """The process group: started by torchrun, or a group of one when the script is run by itself."""
 
+import atexit
 import logging
 import os
 import socket
@@ -101,6 +102,8 @@ def _launch(seed: int) -> None:
         if os.environ["WORLD_SIZE"] == "1":
             raise
         raise _not_joined(error) from None
+    # Threads of the group that still run while the interpreter is taken down end some processes with SIGABRT.
+    atexit.register(stop)
 
 
 def _not_joined(error: RuntimeError) -> UserError:

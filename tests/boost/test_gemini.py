@@ -3,13 +3,15 @@
 Automatic placement reads how much GPU memory is in use, which is made up here; nothing is ever moved.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from tiny_models import ragged, tiny_model
 from trainer_harness import CPU, loader, make_trainer, weights
 
 from rlvr.boost import plugins
-from rlvr.boost.boosted import Boosted
+from rlvr.boost.boosted import Boosted, Pass
 from rlvr.boost.gemini import GeminiRolePlugin
 from rlvr.config import ParallelConfig
 from rlvr.core.losses import StepSize
@@ -61,7 +63,8 @@ def test_a_pass_without_values_gives_a_value_head_its_gradient() -> None:
     role = Boosted(booster, actor, torch.optim.AdamW(actor.parameters(), lr=1e-2))
     settings = PPOSettings(ptx_coef=0.5)
     batch = collate(*ragged())
-    assert role.learn([lambda: ptx_loss(role, batch, StepSize(20.0, 5.0), settings, Meter())]) > 0
+    loss = partial(ptx_loss, batch, StepSize(20.0, 5.0), settings, Meter())
+    assert role.learn([Pass(role, (batch,), loss)]) > 0
 
 
 def test_what_it_can_not_train_is_refused() -> None:

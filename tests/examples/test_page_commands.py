@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import rewards.registry
 from rlvr.cli import main
 from rlvr.config import Config
 from rlvr.config.catalog import canonical, flags_by_spelling
@@ -125,6 +126,7 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
         help_names_the_flags(line)
         return
     monkeypatch.chdir(folders[page])
+    monkeypatch.setattr(rewards.registry, "_registered", dict(rewards.registry._registered))  # pages name files alike
     words = made_small(words_of(line), CASES.index((page, line)))
     try:
         status = main(words)
