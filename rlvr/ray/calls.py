@@ -11,6 +11,9 @@ from rlvr.ray.cluster import import_ray
 MATES_S = 20.0
 """How long to look for a dead process after another of its group failed."""
 
+START_S = 600.0
+"""How long a process may take to start and to import what it needs."""
+
 # What callers handle; torch reports a failed write as RuntimeError.
 _KNOWN = (UserError, OSError, SafetensorError, RuntimeError)
 
@@ -27,21 +30,30 @@ class ProcessDied(Exception):
         self.who = who
 
 
-def collect(refs: Sequence[Any], names: Sequence[str]) -> list[Any]:
+def collect(refs: Sequence[Any], names: Sequence[str], limit_s: float | None = None) -> list[Any]:
     """The results of calls, in order; the first that fails ends the wait.
 
     Args:
         refs: what the calls returned.
         names: of the process of each, for messages.
+        limit_s: how long to wait for each next result; None = for ever.
 
     Raises:
         ProcessDied: a process is gone.
         UserError, OSError, ...: what a process raised.
+        UserError: nothing came within the limit.
     """
     ray = import_ray()
     who, results, pending = dict(zip(refs, names, strict=True)), {}, list(refs)
     while pending:
-        [done], pending = ray.wait(pending, num_returns=1)
+        ready, pending = ray.wait(pending, num_returns=1, timeout=limit_s)
+        if not ready:
+            late = ", ".join(dict.fromkeys(who[ref] for ref in pending))
+            raise UserError(
+                f"{late} did not start within {limit_s:.0f} s: see worker-*.err and raylet.err in the logs of Ray's session "
+                "(by default /tmp/ray/session_latest/logs)"
+            )
+        done = ready[0]
         try:
             results[done] = ray.get(done)
         except ray.exceptions.RayActorError as error:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rlvr.config import Config, RayConfig
 from rlvr.errors import UserError
 from rlvr.ray import cluster as clusters
-from rlvr.ray.calls import collect
+from rlvr.ray.calls import START_S, collect
 from rlvr.ray.cluster import Cluster, compare_versions, import_ray
 from rlvr.ray.pieces import rows_of
 from rlvr.ray.roles import (
@@ -116,7 +116,7 @@ class PPORayActorGroup:
                 arguments = (size.world_size, rank, local, *address, size.per_node)
                 self.processes.append(kind.options(scheduling_strategy=place).remote(*arguments))
                 if rank == 0 and size.world_size > 1:
-                    [address] = collect([self.processes[0].address.remote()], self.names)
+                    [address] = collect([self.processes[0].address.remote()], self.names, START_S)
         except BaseException:
             self.close()
             raise

@@ -19,7 +19,7 @@ from rlvr.config import Config
 from rlvr.conversation import Conversation, choose_template
 from rlvr.models.loading import load_tokenizer
 from rlvr.ray import cluster as clusters
-from rlvr.ray.calls import collect
+from rlvr.ray.calls import START_S, collect
 from rlvr.ray.cluster import compare_versions, import_ray
 from rlvr.ray.groups import PPORewardRayActorGroup
 from rlvr.ray.pieces import Piece
@@ -118,7 +118,7 @@ class RewardWorkers:
     def check_versions(self) -> None:
         """Wait for the first workers. Raises `UserError` if one can't be made, or runs other code than this process."""
         for worker in self.workers:
-            [versions] = collect([worker.handle.versions.remote()], ["a reward worker"])
+            [versions] = collect([worker.handle.versions.remote()], ["a reward worker"], START_S)
             compare_versions(versions, "a reward worker")
         collect([worker.ready for worker in self.workers], ["a reward worker"] * len(self.workers))
         for worker in self.workers:

@@ -25,6 +25,7 @@ from rlvr.cli import main
 from rlvr.config import Config, base_config, merge, overlay
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
+from rlvr.ray.calls import collect
 from rlvr.ray.cluster import Cluster, connect
 from rlvr.ray.groups import Size
 from rlvr.ray.rewards import RewardWorkers
@@ -425,3 +426,11 @@ def test_a_killed_trainer_leaves_a_checkpoint_to_go_on_from(cast, local, micro_m
     assert "--resume" in str(error.value) and len(str(error.value)) < 600
     train(merge(config, {"ckpt": {"resume": True, "save_interval": 0}, "ray": {"ray": False}}))
     assert same(tmp_path / "run", local)
+
+
+def test_a_process_that_does_not_start_is_named(cluster) -> None:
+    import ray
+
+    late = ray.remote(num_cpus=0)(time.sleep)
+    with pytest.raises(UserError, match="a critic did not start within 0 s: see worker"):
+        collect([late.remote(3)], ["a critic"], 0.2)
