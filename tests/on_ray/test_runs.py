@@ -431,6 +431,6 @@ def test_a_killed_trainer_leaves_a_checkpoint_to_go_on_from(cast, local, micro_m
 def test_a_process_that_does_not_start_is_named(cluster) -> None:
     import ray
 
-    late = ray.remote(num_cpus=0)(time.sleep)
+    late = ray.remote(num_cpus=0)(lambda: time.sleep(3))
     with pytest.raises(UserError, match="a critic did not start within 0 s: see worker"):
-        collect([late.remote(3)], ["a critic"], 0.2)
+        collect([late.remote()], ["a critic"], 0.2)
