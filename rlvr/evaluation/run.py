@@ -90,20 +90,19 @@ def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
     model = load_causal_lm(a.model, trust_remote_code=a.trust_remote_code).to(device).eval()
     with _bar(len(asked), done, quiet=a.json or not process.is_main) as bar:
         engine.on_progress = lambda finished, total, tokens: bar.update(bar.task_ids[0], tokens=f"{tokens:,} tokens")
-        for parts in _rounds(done, len(asked), size, process.world_size):
-            start, end = parts[process.rank]
+        for places in _rounds(done, len(asked), size, process.world_size):
+            start, end = places[process.rank]
             answers = evaluator.answers(model, prompts[start:end], start)
             scores = rewards.score([one.sample for one in answers]) if a.reward_functions and answers else []
             lines = list(_lines(asked[start:end], answers, scores, a.num_generations))
             for own in gather_json(lines):
                 records.add(own)
-            bar.update(bar.task_ids[0], completed=min(len(asked), parts[-1][1]))
+            bar.update(bar.task_ids[0], completed=min(len(asked), places[-1][1]))
     if not process.is_main:
         return None
-    result = {"model": a.model, **summarise(records.lines), "notes": notes, "save_path": a.save_path}
-    result["datasets"] = {
-        name: summarise([line for line in records.lines if line["dataset"] == name]) for name in _names(asked)
-    }
+    parts = {name: summarise([x for x in records.lines if x["dataset"] == name]) for name in _names(asked)}
+    whole = summarise(records.lines) if len(parts) > 1 else next(iter(parts.values()))
+    result = {"model": a.model, **whole, "notes": notes, "save_path": a.save_path, "datasets": parts}
     records.finish(result | {"settings": identity})
     return result
 

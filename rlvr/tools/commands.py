@@ -39,11 +39,11 @@ class Command:
 
     def load(self) -> Run:
         """The function; what it needs is imported only now."""
-        return _named(self.where)
+        return named(self.where)
 
     def options(self) -> list[Option]:
         """Its flags, for completion."""
-        found = _named(self.flags)
+        found = named(self.flags)
         options = [Option(f"--{name}", "") for name in self.more]
         found = found if isinstance(found, type) else found()
         if isinstance(found, Parser):
@@ -55,7 +55,8 @@ class Command:
         return options
 
 
-def _named(place: str) -> Any:
+def named(place: str) -> Any:
+    """What stands at `module:name`; a module without a dot is one of this folder's."""
     module, name = place.split(":")
     return getattr(import_module(module if "." in module else f"rlvr.tools.{module}"), name)
 

@@ -13,19 +13,18 @@ from rlvr.config.catalog import catalog
 from rlvr.config.flags import Parsed
 from rlvr.config.help import show
 from rlvr.memory import Estimate, estimate, micro_batch_rows, readable
-from rlvr.validate import BatchPlan, check_config, plan_batches
+from rlvr.validate import BatchPlan, plan_batches
 
 NAME_WIDTH, VALUE_WIDTH = 30, 36
 
 
 def dry_run(parsed: Parsed[Config]) -> None:
-    """Check the settings and print them, the batch arithmetic and the memory estimate; once, under torchrun too.
+    """Print the settings, which are already checked, the batch arithmetic and the memory estimate; once, under torchrun too.
 
     Raises:
         UserError: settings that can't be used, or a model whose configuration can't be read.
     """
     config = parsed.config
-    check_config(config, parsed.flags)
     place = find_place(config.parallel)
     plan = plan_batches(config, place.world_size)
     if place.rank:

@@ -4,8 +4,9 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from rlvr.config.flags import parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
+from rlvr.config.flags import Parsed, parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
 from rlvr.config.help import asks_for_help
+from rlvr.tools.commands import named
 
 T = TypeVar("T")
 
@@ -16,19 +17,7 @@ def train_command(argv: list[str]) -> None:
     Raises:
         UserError: a mistake in them, or in what they name.
     """
-    dry, words = take_switch(argv, "dry_run")
-    parsed = parse_with_origins(words)
-    from rlvr.validate import check_config
-
-    check_config(parsed.config, parsed.flags)
-    if dry:
-        from rlvr.tools.dry_run import dry_run
-
-        dry_run(parsed)
-        return
-    from rlvr.api import train
-
-    until_stopped(train, parsed.config)
+    _command(argv, parse_with_origins, "rlvr.validate:check_config", "dry_run:dry_run", "rlvr.api:train")
 
 
 def ray_command(argv: list[str]) -> None:
@@ -55,19 +44,13 @@ def sft_command(argv: list[str]) -> None:
     Raises:
         UserError: a mistake in them, or in what they name.
     """
-    dry, words = take_switch(argv, "dry_run")
-    parsed = parse_sft_with_origins(words)
-    from rlvr.validate_supervised import check_sft
-
-    check_sft(parsed.config, parsed.flags)
-    if dry:
-        from rlvr.tools.dry_run_supervised import supervised_dry_run
-
-        supervised_dry_run(parsed)
-        return
-    from rlvr.pipeline import train_sft
-
-    until_stopped(train_sft, parsed.config)
+    _command(
+        argv,
+        parse_sft_with_origins,
+        "rlvr.validate_supervised:check_sft",
+        "dry_run_supervised:supervised_dry_run",
+        "rlvr.pipeline:train_sft",
+    )
 
 
 def reward_model_command(argv: list[str]) -> None:
@@ -76,19 +59,24 @@ def reward_model_command(argv: list[str]) -> None:
     Raises:
         UserError: a mistake in them, or in what they name.
     """
+    _command(
+        argv,
+        parse_reward_training_with_origins,
+        "rlvr.validate_supervised:check_reward_training",
+        "dry_run_supervised:supervised_dry_run",
+        "rlvr.pipeline:train_reward_model",
+    )
+
+
+def _command(argv: list[str], parse: Callable[[list[str]], Parsed[T]], check: str, dry_run: str, train: str) -> None:
+    """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
-    parsed = parse_reward_training_with_origins(words)
-    from rlvr.validate_supervised import check_reward_training
-
-    check_reward_training(parsed.config, parsed.flags)
+    parsed = parse(words)
+    named(check)(parsed.config, parsed.flags)
     if dry:
-        from rlvr.tools.dry_run_supervised import supervised_dry_run
-
-        supervised_dry_run(parsed)
-        return
-    from rlvr.pipeline import train_reward_model
-
-    until_stopped(train_reward_model, parsed.config)
+        named(dry_run)(parsed)
+    else:
+        until_stopped(named(train), parsed.config)
 
 
 def until_stopped(train: Callable[[T], object], config: T) -> None:

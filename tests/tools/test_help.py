@@ -6,7 +6,7 @@ from rlvr.cli import main
 from rlvr.config import Config, parse
 from rlvr.config.catalog import catalog, flags_by_spelling
 from rlvr.config.flags import parse_with_origins
-from rlvr.tools.commands import COMMANDS, _named
+from rlvr.tools.commands import COMMANDS, named
 
 WORDS = {"score": ["a.jsonl", "--reward", "math_reward_fn"], "eval": ["tiny"], "audit": ["math_reward_fn"]}
 
@@ -26,7 +26,7 @@ def test_help_of_every_command_fits_and_documents_every_flag(name: str, capsys) 
     assert status == 0
     assert max(map(len, text.splitlines())) <= 100
     assert text.startswith(f"usage: rlvr {name}")
-    found = _named(COMMANDS[name].flags)
+    found = named(COMMANDS[name].flags)
     found = found if isinstance(found, type) else found()
     if isinstance(found, type):  # a tree; more below
         assert all(flag.text for section in catalog(found) for flag in section.flags)
