@@ -4,12 +4,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+# The same examples in every run, and no limit by the clock of a machine that tests share;
+# `--hypothesis-profile default` searches anew.
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("same")
 
 # One thread, here and in every process that a test starts: several would fight for the cores that tests share. Set before
 # torch is imported, and before a library (accelerate) chooses for us.

@@ -44,7 +44,7 @@ def test_an_echo_is_wrong_unless_the_gold_says_just_that() -> None:
 
 
 def test_long_questions_take_no_time() -> None:
-    start = time.process_time()
+    start = time.thread_time()
     for piece in ("6 * 7 ", "\\", "{", "x ", "\\left"):
         echoes("6*8", piece * MAX_QUESTION_CHARACTERS)
-    assert time.process_time() - start < 1.0
+    assert time.thread_time() - start < 1.0

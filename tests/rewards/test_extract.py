@@ -122,7 +122,7 @@ def test_the_end_of_a_long_response_counts() -> None:
 )  # fmt: skip
 def test_long_responses_take_no_time(piece) -> None:
     text = piece * (MAX_RESPONSE_CHARACTERS // len(piece))
-    start = time.process_time()
+    start = time.thread_time()
     extract(text)
     extract(text + " 5")
-    assert time.process_time() - start < 1.0
+    assert time.thread_time() - start < 1.0

@@ -154,8 +154,8 @@ def test_hostile_texts_neither_hang_nor_run(shared_data, tmp_path, monkeypatch) 
     for row in map(json.loads, (shared_data / "rewards" / "hostile.jsonl").read_text().splitlines()):
         for response, gold in ((row["text"], "42"), (row["text"], row["text"]), (r"\boxed{42}", row["text"])):
             for text, tags in ((response, None), (f"<think></think><answer>{response}</answer>", TAGS)):
-                start = time.perf_counter()
+                start, cpu = time.perf_counter(), time.thread_time()
                 grade(text, gold, tags=tags)
-                # A gold that only math-verify may be able to read is waited for 0.8 s; the rest is for a busy machine.
-                assert time.perf_counter() - start < 1.5, row["name"]
+                # By the clock only a hang counts: a gold that only math-verify may be able to read is waited for.
+                assert time.thread_time() - cpu < 1.0 and time.perf_counter() - start < 20, row["name"]
     assert list(tmp_path.iterdir()) == []

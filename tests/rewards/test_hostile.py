@@ -18,7 +18,7 @@ from rewards import STATUSES, Outcome, Tags, grade
 
 CPU_S = 1.0
 """The most that one verdict may take."""
-WALL_S = 5.0
+WALL_S = 20.0
 """The same on a machine that does much else at a time; the fallback process has 0.8 s, and may have to start again."""
 MEMORY_BYTES = 256 << 20
 TAGS = Tags.default()

@@ -26,10 +26,10 @@ def test_repetition_is_one_minus_unique_over_total(text, size) -> None:
 
 
 def test_repetition_takes_linear_time() -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     assert repetition_penalty_fn("ha " * 300_000) == pytest.approx(-1, abs=1e-4)
     repetition_penalty_fn(" ".join(map(str, range(300_000))))
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_repetition_checks_its_arguments() -> None:

@@ -68,8 +68,8 @@ def test_verdicts_come_in_time(shared_data) -> None:
     times = []
     for _ in range(3000):
         a, b = generator.sample(found, 2)
-        start = time.process_time()
+        start = time.thread_time()
         equivalent(a, b)
-        times.append(time.process_time() - start)
+        times.append(time.thread_time() - start)
     times.sort()
     assert times[int(0.99 * len(times))] < 0.02 and times[-1] < 1.0

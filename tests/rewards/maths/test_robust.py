@@ -37,9 +37,9 @@ def test_no_text_raises_or_takes_long(seed) -> None:
         ]
         if generator.random() < 0.5:
             texts[1] = texts[0].replace(generator.choice("0123xyz"), generator.choice("0123xyz"))
-        start = time.process_time()
+        start = time.thread_time()
         equivalent(*texts)
-        slowest = max(slowest, (time.process_time() - start, *texts))
+        slowest = max(slowest, (time.thread_time() - start, *texts))
     assert slowest[0] < 1.0, slowest
 
 

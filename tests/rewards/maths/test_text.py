@@ -53,9 +53,9 @@ def test_what_is_too_long_becomes_nothing() -> None:
     ],
 )
 def test_tidying_takes_no_time(text) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     tidy(text)
-    assert time.process_time() - start < 0.2
+    assert time.thread_time() - start < 0.2
 
 
 @pytest.mark.parametrize(

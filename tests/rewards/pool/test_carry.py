@@ -124,7 +124,7 @@ def test_a_plugin_that_can_not_be_loaded(tmp_path, code, said) -> None:
         for _ in range(2):
             with pytest.raises(UserError, match=f"(?s)reward workers can't start.*{said}"):
                 pool.score(samples("a"))
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_a_python_that_can_not_be_run(tmp_path, monkeypatch) -> None:

@@ -57,7 +57,7 @@ def test_a_bad_sample_among_good_ones(naughty, bad, status, said) -> None:
     assert outcome.status == status and outcome.stage == "naughty" and outcome.answer is None
     assert said in outcome.message and said in naughty.failures["naughty"].last
     assert (outcome.elapsed_s >= 0.5) == (status == "timed_out")
-    assert took < 3
+    assert took < 20  # and not the minute that it hangs
 
 
 def test_all_of_them_at_once_and_each_is_counted(plugin) -> None:
@@ -117,7 +117,7 @@ def test_a_batch_goes_whole_to_one_worker_with_a_deadline_for_each_sample(plugin
 
 
 def test_the_clock_starts_when_the_worker_takes_the_sample(plugin) -> None:
-    with RewardPool([resolve(f"{plugin}:naughty")], workers=1, timeout_s=0.5, cache_size=0) as pool:
+    with RewardPool([resolve(f"{plugin}:naughty")], workers=1, timeout_s=1.5, cache_size=0) as pool:
         (scores,) = pool.score(samples(*["sleep 0.15"] * 12))  # all queued at once, in all more than the deadline
     assert [s.value for s in scores] == [1.0] * 12
 
@@ -128,7 +128,7 @@ def test_hanging_samples_do_not_hold_up_others(plugin) -> None:
         hanging = pool.submit(samples(*["sleep 60"] * 6))
         start = time.monotonic()
         assert [s.value for s in pool.score(samples(*["good"] * 500))[0]] == [1.0] * 500
-        assert time.monotonic() - start < 3 and not hanging.done
+        assert time.monotonic() - start < 20 and not hanging.done
 
 
 def test_slow_samples_that_end_in_time_keep_their_scores(plugin) -> None:

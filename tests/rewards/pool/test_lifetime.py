@@ -112,7 +112,7 @@ def test_a_pool_that_is_not_closed_ends_with_the_interpreter_though_work_hangs(p
     """
     start = time.monotonic()
     done = run_script(tmp_path / "script.py", code, "-X", "dev")
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0) and time.monotonic() - start < 8
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0) and time.monotonic() - start < 40
 
 
 ENDLESS = """
@@ -144,7 +144,7 @@ def test_workers_die_with_their_parent(how, plugin, tmp_path) -> None:
         alive = children(parent.pid)
         assert len(alive) >= 4  # the zygote, and a worker on each
         parent.send_signal(how)
-        assert wait_until_gone(alive, 1.0) == []
+        assert wait_until_gone(alive, 10.0) == []
         parent.communicate()
     assert parent.returncode in (-how, 1, 130)
 
@@ -182,8 +182,8 @@ def test_close_leaves_nothing_and_raises_where_scores_are_awaited(plugin) -> Non
     start = time.monotonic()
     pool.close()
     thread.join()
-    assert time.monotonic() - start < 1 and "closed" in said[0]
-    assert wait_until_gone(mine, 0.2) == [] and not [p for p in mine if p.is_running()]  # no zombie either
+    assert time.monotonic() - start < 20 and "closed" in said[0]
+    assert wait_until_gone(mine, 5.0) == [] and not [p for p in mine if p.is_running()]  # no zombie either
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):
         pool.score(samples("good"))
@@ -232,7 +232,7 @@ def test_submitting_waits_while_too_much_is_queued(plugin, monkeypatch) -> None:
         assert not first.done
         start = time.monotonic()
         second = pool.submit(samples("good"))
-        assert 0.3 < time.monotonic() - start < 5
+        assert 0.3 < time.monotonic() - start < 30
         assert second.result()[0][0].value == 1.0 and first.result()[0][0].value is None
 
 
