@@ -23,6 +23,7 @@ class Answered:
     outcome: Outcome
     in_format: bool
     tokens: int
+    correct_anyway: bool  # right, or right but for the tags, which a model that was not trained on them leaves out
 
 
 class Evaluator:
@@ -88,4 +89,7 @@ class Evaluator:
             columns=problem.columns,
         )
         outcome = grade(sample.response, problem.answer or "", tags=tags, question=problem.question)
-        return Answered(prompt, sample, outcome, tags.is_well_formed(sample.response), len(rollout.response_ids))
+        in_format = tags.is_well_formed(sample.response)
+        anyway = outcome if in_format else grade(sample.response, problem.answer or "", question=problem.question)
+        correct_anyway = outcome.correct or anyway.correct
+        return Answered(prompt, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)

@@ -154,6 +154,7 @@ def _lines(asked: Sequence[Asked], answers: Sequence[Answered], scores: Sequence
             "response": answered.sample.response,
             "status": answered.outcome.status,
             "correct": answered.outcome.correct,
+            "correct_anyway": answered.correct_anyway,
             "answer": answered.outcome.answer,
             "format": answered.in_format,
             "finished": answered.sample.finished,

@@ -15,7 +15,8 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
     """All figures of some responses, which hold equally many samples of each problem.
 
     Returns:
-        `accuracy` (mean share of right answers) with `accuracy_95`, `pass@k` and `maj@k` for k = 2, 4, ... and all
+        `accuracy` (mean share of right answers) with `accuracy_95`, `accuracy_anyway` (with those right but for the
+        answer tags, the figure for a model that was never asked for them), `pass@k` and `maj@k` for k = 2, 4, ... and all
         samples, `format`, `truncated`, `length_tokens`, `statuses`, `rewards`.
 
     Raises:
@@ -28,6 +29,7 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
         "samples": len(next(iter(problems.values()))),
         "accuracy": fmean(shares),
         "accuracy_95": list(mean_interval(shares)),
+        "accuracy_anyway": fmean(line["correct_anyway"] for line in lines),
     }
     if found["samples"] > 1:
         voted = [(_votes(samples), [bool(line["correct"]) for line in samples]) for samples in problems.values()]

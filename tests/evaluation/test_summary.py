@@ -13,7 +13,17 @@ from rlvr.evaluation.summary import summarise
 
 def line(problem: str, sample: int, answer: str | None, correct: bool, **more):
     said = {"dataset": "d", "problem": problem, "sample": sample, "answer": answer, "correct": correct, "question": "?"}
-    return said | {"format": True, "finished": True, "tokens": 3, "status": "correct" if correct else "wrong"} | more
+    return (
+        said
+        | {
+            "format": True,
+            "finished": True,
+            "tokens": 3,
+            "status": "correct" if correct else "wrong",
+            "correct_anyway": correct,
+        }
+        | more
+    )
 
 
 RECORDED = {
@@ -44,8 +54,12 @@ def test_answers_that_say_the_same_vote_together() -> None:
 
 def test_one_sample_each_has_no_k() -> None:
     found = summarise(
-        [line("a", 0, "4", True, scores={"f": 1.0}), line("b", 0, "5", False, scores={"f": None}, finished=False)]
+        [
+            line("a", 0, "4", True, scores={"f": 1.0}),
+            line("b", 0, "5", False, scores={"f": None}, finished=False, correct_anyway=True),
+        ]
     )
+    assert found["accuracy"] == 0.5 and found["accuracy_anyway"] == 1.0
     assert not [name for name in found if "@" in name]
     assert (
         found["rewards"] == {"f": 1.0} and found["truncated"] == 0.5 and found["statuses"] == {"correct": 1, "wrong": 1}

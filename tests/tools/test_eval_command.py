@@ -49,6 +49,7 @@ def test_counts_of_responses_that_are_known(tmp_path: Path, capsys, monkeypatch)
     right = sum(line["status"] == "correct" for line in lines)
     assert result["problems"] == 6 and result["accuracy"] == right / 6 and right >= 3
     assert result["format"] == 4 / 6 and result["truncated"] == 1 / 6
+    assert result["accuracy_anyway"] == (right + 1) / 6  # the bare "4" is right but for the tags
     assert result["length_tokens"] == pytest.approx(sum(line["tokens"] for line in lines) / 6)
     assert sum(result["statuses"].values()) == 6 and result["statuses"]["correct"] == right
     scores = [line["scores"]["gsm8k_reward_fn"] for line in lines]
