@@ -1,10 +1,12 @@
 """Shared fixtures. Tests of the learner run in a process group of one, made once."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import leftovers
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +22,32 @@ hypothesis.settings.load_profile("same")
 # torch is imported, and before a library (accelerate) chooses for us.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+
+# Their tests start many processes and take longest: begun first, they don't keep one worker busy when the rest is done.
+LONG_FOLDERS = ("on_ray", "distributed", "faults", "examples", "models", "trainer")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONG_FOLDERS)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # made where it would be without us
+    leftovers.mark()
+    yield
+    shutil.rmtree(os.environ.pop("TMPDIR"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays_behind(own_temporary_folder: None) -> Iterator[None]:
+    """After each file: no process, no orphan and no temporary file of its tests is left."""
+    before = leftovers.marked()
+    yield
+    assert leftovers.processes(before) == []
+    assert leftovers.files() == []
 
 
 @pytest.fixture(scope="session")

@@ -197,7 +197,7 @@ SFT_TINY_SETTINGS: dict[str, dict[str, Any]] = {
 }
 REWARD_TINY_SETTINGS: dict[str, dict[str, Any]] = {
     "data": {"max_samples": 12_000, "max_length": 160},
-    "train": {"train_batch_size": 32, "lr": 3e-3, "weight_decay": 0.01, "num_threads": 1},
+    "train": {"train_batch_size": 32, "lr": 1e-3, "weight_decay": 0.01, "num_threads": 1},
     "parallel": {"mixed_precision": "fp32"},
     "log": {"log_interval": 25},
 }
