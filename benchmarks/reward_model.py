@@ -118,7 +118,8 @@ def train_policy(folder: Path, reward_model: Path, kl_coef: float, episodes: int
 def rlvr(folder: Path, command: str, *flags: str) -> None:
     """One run on one thread; goes on where an earlier one was stopped."""
     print(f"rlvr {command}: {folder}", flush=True)
-    with folder.with_suffix(".txt").open("w") as log:
+    said = folder.with_name(f"{folder.name}.txt")
+    with said.open("w") as log:
         done = subprocess.run(
             [sys.executable, "-m", "rlvr.cli", command, *flags, "--save_path", str(folder), "--resume"],
             cwd=ROOT,
@@ -127,7 +128,7 @@ def rlvr(folder: Path, command: str, *flags: str) -> None:
             stderr=subprocess.STDOUT,
         )
     if done.returncode:
-        sys.exit(f"error: rlvr {command} failed; see {folder.with_suffix('.txt')}")
+        sys.exit(f"error: rlvr {command} failed; see {said}")
 
 
 def read_rows(folder: Path) -> list[dict[str, float]]:
