@@ -11,6 +11,7 @@ from rlvr.boost.phases import naming_the_lost
 from rlvr.boost.plugins import resolve_precision
 from rlvr.boost.replica import Replica, replica_of
 from rlvr.build_rewards import describe_rewards, make_reward_model
+from rlvr.checks.settings import BatchPlan, check_config, plan_batches
 from rlvr.config import TINY_SETTINGS, Config, base_config, by_section, to_dict
 from rlvr.console import ConsoleView
 from rlvr.conversation import Conversation, choose_template
@@ -30,7 +31,6 @@ from rlvr.trainer.memory import EmptyDeviceCache
 from rlvr.trainer.ppo import PPOTrainer
 from rlvr.trainer.ppo_loop import PPOLoop
 from rlvr.trainer.watch import Watch
-from rlvr.validate import BatchPlan, check_config, plan_batches
 
 
 @naming_the_lost()

@@ -14,6 +14,9 @@ from rlvr.boost.agreement import digest, function_digest
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.schedule import adamw, cosine_with_warmup
+from rlvr.checks.golds import with_good_golds
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.settings import BatchPlan
 from rlvr.config import Config, trains_on_builtin
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import get_estimator
@@ -22,7 +25,6 @@ from rlvr.data.prompt_csv import read_prompt_csv
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
-from rlvr.gold_check import with_good_golds
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.adapter import is_adapter
 from rlvr.models.adapter_files import adapter_settings, start_adapter
@@ -36,8 +38,6 @@ from rlvr.reward_settings import function_names
 from rlvr.rollout.engine import Sampling
 from rlvr.run_folder import run_state
 from rlvr.template_check import require_template
-from rlvr.validate import BatchPlan
-from rlvr.validate_lora import lora_settings
 
 BUILTIN = "builtin"
 

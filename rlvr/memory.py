@@ -10,6 +10,7 @@ from functools import partial
 import torch
 
 from rlvr.boost.plugins import GEMINI
+from rlvr.checks.lora import lora_settings
 from rlvr.config import Config, ParallelConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
@@ -18,7 +19,6 @@ from rlvr.models.adapter import is_adapter
 from rlvr.models.footprint import BFLOAT16, FLOAT32, Footprint, Precision
 from rlvr.rollout.cache import GROWTH
 from rlvr.rollout.decode import FIRST_COLUMNS
-from rlvr.validate_lora import lora_settings
 
 DRAWN = 3  # times the logits that drawing a token holds: the logits, their float32 copy, the noise
 LOGITS_FORWARD, LOGITS_BACKWARD = 3, 4  # times the logits that `chunked_logprobs` works on at once

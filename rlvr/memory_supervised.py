@@ -1,11 +1,11 @@
 """What supervised fine-tuning or training a reward model takes of a device's memory; see `rlvr.memory`."""
 
+from rlvr.checks.lora import lora_settings
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.memory import LOGITS_FORWARD, Estimate, Phase, as_run, at_work, buckets, of_decoder, of_head, trained
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
 from rlvr.models.footprint import FLOAT32, Footprint
-from rlvr.validate_lora import lora_settings
 
 AnyConfig = SFTConfig | RewardTrainingConfig
 

@@ -14,6 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from rlvr.boost.phases import naming_the_lost
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.schedule import adamw, cosine_with_warmup
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.supervised import check_reward_training, check_sft
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.sources import HeldOut, read_held_out, read_held_out_pairs
@@ -32,8 +34,6 @@ from rlvr.template_check import require_template
 from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
 from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
-from rlvr.validate_lora import lora_settings
-from rlvr.validate_supervised import check_reward_training, check_sft
 
 AnyConfig = SFTConfig | RewardTrainingConfig
 

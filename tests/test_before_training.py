@@ -7,12 +7,12 @@ import pytest
 from family_tokenizers import family
 
 from rlvr import build
+from rlvr.checks.golds import with_good_golds
 from rlvr.cli import main
 from rlvr.config import from_dict
 from rlvr.conversation import Conversation, ConversationTemplate, template_dir
 from rlvr.data.problem import Problem
 from rlvr.errors import UserError
-from rlvr.gold_check import with_good_golds
 from rlvr.template_check import require_template
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from rlvr.checks.settings import check_config, plan_batches
 from rlvr.cli import main
 from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, to_dict
 from rlvr.errors import UserError
 from rlvr.presets import PRESETS
-from rlvr.validate import check_config, plan_batches
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 

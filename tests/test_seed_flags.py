@@ -17,6 +17,7 @@ from trainer_harness import loader, make_trainer
 from rlvr.api import _assemble
 from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
+from rlvr.checks.settings import check_config, plan_batches
 from rlvr.config import Config, parse
 from rlvr.conversation import ConversationTemplate
 from rlvr.errors import UserError
@@ -25,7 +26,6 @@ from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
 from rlvr.session import Session
 from rlvr.trainer.callbacks import Callback
-from rlvr.validate import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process")
 

@@ -17,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from rewards import load_plugins
 from rlvr.boost import process as processes
 from rlvr.boost.plugins import resolve_precision
+from rlvr.checks.golds import with_good_golds
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
@@ -24,7 +25,6 @@ from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Answered, Evaluator
 from rlvr.evaluation.records import Line, Records
 from rlvr.evaluation.summary import summarise
-from rlvr.gold_check import with_good_golds
 from rlvr.metrics import gather_json
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 from rlvr.reward_settings import parse_reward_options

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from rewards import load_plugins, resolve
 from rewards.combine import Combined
 from rlvr.build_rewards import make_reward_model
+from rlvr.checks.unread_ppo import runs_workers
 from rlvr.config import Config
 from rlvr.conversation import Conversation, choose_template
 from rlvr.models.loading import load_tokenizer
@@ -25,7 +26,6 @@ from rlvr.ray.groups import PPORewardRayActorGroup
 from rlvr.ray.pieces import Piece
 from rlvr.reward_settings import function_names
 from rlvr.rewarding import RewardScorer
-from rlvr.validate_unread import runs_workers
 
 RETRIES = 3
 """How often work is given to a worker's successor after the worker died."""

@@ -23,6 +23,8 @@ from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.build_rewards import make_reward_model
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.settings import plan_batches
 from rlvr.config import Config
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.examples import Example
@@ -49,8 +51,6 @@ from rlvr.trainer.learning import (
 )
 from rlvr.trainer.role_files import load_role, write_role
 from rlvr.trainer.settings import PPOSettings
-from rlvr.validate import plan_batches
-from rlvr.validate_lora import lora_settings
 
 
 class DistributedTorchRayActor:

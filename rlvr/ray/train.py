@@ -15,6 +15,9 @@ from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.replica import replica_of
 from rlvr.checkpoint import list_checkpoints
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.ray import check_shares
+from rlvr.checks.settings import BatchPlan, plan_batches
 from rlvr.config import Config
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.prompts import PromptLoader
@@ -39,9 +42,6 @@ from rlvr.ray.rewards import RemoteRewardModel, RemoteRules, RemoteScorer, Rewar
 from rlvr.ray.trainer import Learners, RayPPOTrainer
 from rlvr.session import Session
 from rlvr.trainer.watch import Watch
-from rlvr.validate import BatchPlan, plan_batches
-from rlvr.validate_lora import lora_settings
-from rlvr.validate_ray import check_shares
 
 _KINDS: dict[str, Any] = {
     "actor": PPOActorRayActorGroup,

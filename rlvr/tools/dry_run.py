@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.checks.settings import BatchPlan, plan_batches
 from rlvr.config import Config, ParallelConfig
 from rlvr.config.catalog import catalog
 from rlvr.config.flags import Parsed
 from rlvr.config.help import show
 from rlvr.memory import Estimate, estimate, micro_batch_rows, readable
-from rlvr.validate import BatchPlan, plan_batches
 
 NAME_WIDTH, VALUE_WIDTH = 30, 36
 

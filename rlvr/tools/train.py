@@ -17,7 +17,7 @@ def train_command(argv: list[str]) -> None:
     Raises:
         UserError: a mistake in them, or in what they name.
     """
-    _command(argv, parse_with_origins, "rlvr.validate:check_config", "dry_run:dry_run", "rlvr.api:train")
+    _command(argv, parse_with_origins, "rlvr.checks.settings:check_config", "dry_run:dry_run", "rlvr.api:train")
 
 
 def ray_command(argv: list[str]) -> None:
@@ -47,7 +47,7 @@ def sft_command(argv: list[str]) -> None:
     _command(
         argv,
         parse_sft_with_origins,
-        "rlvr.validate_supervised:check_sft",
+        "rlvr.checks.supervised:check_sft",
         "dry_run_supervised:supervised_dry_run",
         "rlvr.pipeline:train_sft",
     )
@@ -62,7 +62,7 @@ def reward_model_command(argv: list[str]) -> None:
     _command(
         argv,
         parse_reward_training_with_origins,
-        "rlvr.validate_supervised:check_reward_training",
+        "rlvr.checks.supervised:check_reward_training",
         "dry_run_supervised:supervised_dry_run",
         "rlvr.pipeline:train_reward_model",
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from rlvr.checks.ray import check_shares
 from rlvr.cli import main
 from rlvr.config import RayConfig, base_config, parse
 from rlvr.errors import UserError
@@ -14,7 +15,6 @@ from rlvr.ray import cluster
 from rlvr.ray.cluster import Cluster, code_versions, compare_versions
 from rlvr.ray.flags import from_reference
 from rlvr.ray.groups import Size, sizes
-from rlvr.validate_ray import check_shares
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn", "--ray"]
 FOUR_GPUS = Cluster(started=True, nodes=2, total={"CPU": 16.0, "GPU": 4.0}, free={"CPU": 16.0, "GPU": 3.0})

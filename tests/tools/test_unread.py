@@ -2,16 +2,16 @@
 
 import pytest
 
+from rlvr.checks.settings import check_config
+from rlvr.checks.unread import Rule
+from rlvr.checks.unread_parallel import PARALLEL
+from rlvr.checks.unread_ppo import RULES, check_unread
+from rlvr.checks.unread_supervised import BOTH, OF_REWARD_MODEL, OF_SFT
 from rlvr.cli import main
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig, from_dict, merge, parse, to_dict
 from rlvr.config.catalog import catalog
 from rlvr.config.flags import parse_with_origins
 from rlvr.errors import UserError
-from rlvr.unread import Rule
-from rlvr.unread_parallel import PARALLEL
-from rlvr.validate import check_config
-from rlvr.validate_unread import RULES, check_unread
-from rlvr.validate_unread_supervised import BOTH, OF_REWARD_MODEL, OF_SFT
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 GRPO = ["--estimator", "grpo", "--num_generations", "4"]
@@ -105,7 +105,7 @@ def test_every_rule_is_tried_above() -> None:
     assert {name for rule in RULES for name in rule.names} <= tried
 
 
-# Read in every combination, or looked after elsewhere (lora_merge: `rlvr.validate_lora`). A new setting goes here or into
+# Read in every combination, or looked after elsewhere (lora_merge: `rlvr.checks.lora`). A new setting goes here or into
 # the table.
 ALWAYS = {
     "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk grad_checkpoint use_flash_attn "
@@ -207,6 +207,6 @@ def test_workers_of_a_function_that_is_not_ours_read_their_settings() -> None:
 
 
 def test_a_rule_that_is_never_read_would_be_noticed(monkeypatch) -> None:
-    monkeypatch.setattr("rlvr.validate_unread.RULES", (Rule("train", ("lr",), lambda c: False, lambda c: " at all"),))
+    monkeypatch.setattr("rlvr.checks.unread_ppo.RULES", (Rule("train", ("lr",), lambda c: False, lambda c: " at all"),))
     with pytest.raises(UserError, match="--lr 0.5 has no effect at all. Leave it out"):
         check_unread(from_dict({"train": {"lr": 0.5}}))

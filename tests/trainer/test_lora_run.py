@@ -12,6 +12,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from rlvr.build import make_models
+from rlvr.checks.settings import check_config, plan_batches
 from rlvr.cli import main
 from rlvr.config import from_dict
 from rlvr.models.actor import Actor
@@ -20,7 +21,6 @@ from rlvr.models.batch import collate
 from rlvr.models.loading import load_causal_lm
 from rlvr.models.lora import adapter_off, apply_lora
 from rlvr.models.lora_settings import LoraSettings
-from rlvr.validate import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,7 @@ from rlvr import checkpoint
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import make_booster
 from rlvr.build import make_models
+from rlvr.checks.settings import check_config, plan_batches
 from rlvr.cli import main
 from rlvr.config import ParallelConfig, from_dict
 from rlvr.core.losses import StepSize
@@ -26,7 +27,6 @@ from rlvr.models.value_head import HEAD_FILE
 from rlvr.trainer.interrupt import Interrupted
 from rlvr.trainer.learning import make_micro_batch, step_size, train_actor
 from rlvr.trainer.settings import PPOSettings
-from rlvr.validate import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process")
 BATCH = collate([torch.tensor([5, 6, 7]), torch.tensor([8])], [torch.tensor([9, 10]), torch.tensor([11, 12, 1])])

@@ -1,4 +1,4 @@
-"""Settings of estimators and losses that don't go together. Those that nothing would read: `rlvr.validate_unread`."""
+"""Settings of estimators and losses that don't go together. Those that nothing would read: `rlvr.checks.unread_ppo`."""
 
 from rlvr.config import Config
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator

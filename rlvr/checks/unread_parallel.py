@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rlvr.unread import Rule
+from rlvr.checks.unread import Rule
 
 
 def _is_3d(c: Any) -> bool:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.unread_supervised import check_unread
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import Place
 from rlvr.errors import UserError
-from rlvr.validate_lora import lora_settings
-from rlvr.validate_unread_supervised import check_unread
 
 
 def check_sft(config: SFTConfig, flags: Collection[Place] = ()) -> None:

@@ -3,15 +3,15 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from rlvr.checks.algo import check_algo
+from rlvr.checks.lora import lora_settings
+from rlvr.checks.ray import check_ray
+from rlvr.checks.rewards import check_rewards
+from rlvr.checks.unread_ppo import check_unread
 from rlvr.config import Config
 from rlvr.config.catalog import Place
 from rlvr.errors import UserError
 from rlvr.rollout.available import WITHOUT_LOGPROBS, check_engine
-from rlvr.validate_algo import check_algo
-from rlvr.validate_lora import lora_settings
-from rlvr.validate_ray import check_ray
-from rlvr.validate_rewards import check_rewards
-from rlvr.validate_unread import check_unread
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
 
     Args:
         config: the settings.
-        flags: those that flags gave; see `rlvr.validate_unread`.
+        flags: those that flags gave; see `rlvr.checks.unread_ppo`.
 
     Raises:
         UserError: says what was given, what is allowed and what to do.

@@ -1,11 +1,11 @@
-"""When each setting of a supervised run is read (`rlvr.unread` says what comes of it)."""
+"""When each setting of a supervised run is read (`rlvr.checks.unread` says what comes of it)."""
 
 from collections.abc import Collection
 
+from rlvr.checks.unread import Rule, refuse_unread
+from rlvr.checks.unread_parallel import PARALLEL
 from rlvr.config import RewardTrainingConfig, SFTConfig, reward_training_config, sft_config
 from rlvr.config.catalog import Place
-from rlvr.unread import Rule, refuse_unread
-from rlvr.unread_parallel import PARALLEL
 
 AnyConfig = SFTConfig | RewardTrainingConfig
 BUILTIN = "builtin"

@@ -1,15 +1,15 @@
-"""When each setting of a PPO run is read (`rlvr.unread` says what comes of it)."""
+"""When each setting of a PPO run is read (`rlvr.checks.unread` says what comes of it)."""
 
 from collections.abc import Collection
 
+from rlvr.checks.unread import Rule, refuse_unread
+from rlvr.checks.unread_parallel import PARALLEL
+from rlvr.checks.unread_ray import ON_RAY
 from rlvr.config import Config, base_config, trains_on_builtin
 from rlvr.config.catalog import Place
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.models.adapter import is_adapter
 from rlvr.reward_settings import function_names, is_multi_objective
-from rlvr.unread import Rule, refuse_unread
-from rlvr.unread_parallel import PARALLEL
-from rlvr.unread_ray import ON_RAY
 
 BUILTIN = "builtin"
 

@@ -1,8 +1,8 @@
 """When each setting of a Ray run is read, and which settings such a run does not read."""
 
+from rlvr.checks.unread import Rule
 from rlvr.config import Config
 from rlvr.core.advantages import get_estimator
-from rlvr.unread import Rule
 
 
 def _has_critic(c: Config) -> bool:
