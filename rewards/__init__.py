@@ -9,7 +9,7 @@ def mine(response, gold, tags):
 
 from rewards.combine import Combined, RewardSet
 from rewards.errors import UserError
-from rewards.foreign import export
+from rewards.export import export
 from rewards.functions import format_reward_fn, gsm8k_reward_fn, math_competition_reward_fn
 from rewards.grade import check_gold, equivalent, gold_from_gsm8k, grade
 from rewards.outcome import STATUSES, Outcome, Score

@@ -7,8 +7,8 @@ from typing import Any
 
 from rewards.errors import UserError
 from rewards.outcome import UNDECIDED, Outcome, Score
-from rewards.registry import PLURAL_OF, RewardFunction
-from rewards.sample import FIELDS, Sample
+from rewards.registry import RewardFunction
+from rewards.sample import FIELDS, PLURAL_OF, Sample
 
 
 def score(function: RewardFunction, samples: Sequence[Sample]) -> list[Score]:

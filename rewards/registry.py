@@ -22,17 +22,10 @@ from types import ModuleType
 from typing import Any, TypeVar, overload
 
 from rewards.errors import UserError
+from rewards.foreign import adapt, name_of
+from rewards.sample import PLURAL_OF
 
 ENTRY_POINTS = "rlvr.rewards"
-PLURAL_OF = {
-    "response": "responses",
-    "gold": "golds",
-    "prompt": "prompts",
-    "question": "questions",
-    "answer": "answers",
-    "response_ids": "responses_ids",
-    "finished": "finished_flags",
-}
 """Argument names that ask for the whole batch at once. A data column `x` of a batch function is asked for as `x` too."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,8 +106,6 @@ def resolve(
     """
     if isinstance(spec, RewardFunction):
         return spec
-    from rewards.foreign import adapt, name_of  # it imports this module
-
     name, function = (name_of(spec), spec) if callable(spec) else (_short_name(spec), _find(spec))
     chosen = dict((options or {}).get(name, {}))
     function = adapt(function, chosen) or function

@@ -45,3 +45,13 @@ class Sample:
 
 
 FIELDS = ("response", "gold", "prompt", "question", "answer", "tags", "response_ids", "finished")
+
+PLURAL_OF = {
+    "response": "responses",
+    "gold": "golds",
+    "prompt": "prompts",
+    "question": "questions",
+    "answer": "answers",
+    "response_ids": "responses_ids",
+    "finished": "finished_flags",
+}

@@ -8,8 +8,7 @@ from typing import Any
 
 from rewards.errors import UserError
 from rewards.foreign.detect import name_of
-from rewards.registry import PLURAL_OF
-from rewards.sample import FIELDS
+from rewards.sample import FIELDS, PLURAL_OF
 
 _OUR_NAMES = {*FIELDS, *PLURAL_OF.values(), "tokenizer"}
 

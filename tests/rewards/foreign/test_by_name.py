@@ -7,7 +7,7 @@ import pytest
 import rewards
 from rewards import Sample, Tags, UserError, load_plugins, resolve
 from rewards.call import score
-from rewards.foreign import export
+from rewards.export import export
 from rlvr.models.tiny import build_tiny_tokenizer
 from rlvr.rewarding import RLVRRewardModel
 

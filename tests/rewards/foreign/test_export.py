@@ -11,7 +11,8 @@ import torch
 
 from rewards import Outcome, Sample, Tag, Tags, UserError, reward_fn
 from rewards.call import score
-from rewards.foreign import adapt, export, peer_of
+from rewards.export import export
+from rewards.foreign import adapt, peer_of
 from rewards.foreign.colossalai import to_config
 from rewards.registry import resolve
 from rlvr.models.tiny import build_tiny_tokenizer

@@ -9,7 +9,8 @@ from trainer_harness import LetterTokenizer, loader, make_trainer
 
 from rewards import Sample, Tags, resolve
 from rewards.call import score
-from rewards.foreign import adapt, export
+from rewards.export import export
+from rewards.foreign import adapt
 from rlvr.models.tiny import ASSISTANT, END, build_tiny_model, build_tiny_tokenizer
 from rlvr.rewarding import RLVRRewardModel
 
