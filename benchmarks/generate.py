@@ -19,7 +19,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from rlvr.models.loading import load_causal_lm, load_tokenizer
-from rlvr.rollout.engine import Engine, Sampling, make_engine
+from rlvr.rollout.engine import Engine, Sampling
+from rlvr.rollout.make import make_engine
 
 PROMPTS, PROMPT_TOKENS, GROUP = 64, 48, 8
 SIZES = {

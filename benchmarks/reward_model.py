@@ -74,7 +74,8 @@ def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
     from rlvr.data.prompts import prepare_prompts
     from rlvr.data.readers import read_problems
     from rlvr.models.loading import load_causal_lm, load_tokenizer
-    from rlvr.rollout.engine import Sampling, make_engine
+    from rlvr.rollout.engine import Sampling
+    from rlvr.rollout.make import make_engine
 
     torch.set_num_threads(1)
     tokenizer = load_tokenizer("tiny")

@@ -24,7 +24,8 @@ from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.report.card import write_card
-from rlvr.rollout.engine import Engine, make_engine
+from rlvr.rollout.engine import Engine
+from rlvr.rollout.make import make_engine
 from rlvr.session import Session, check_same_start, join
 from rlvr.tracking import Tracker
 from rlvr.trainer.memory import EmptyDeviceCache

@@ -29,7 +29,8 @@ from rlvr.metrics import gather_json
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 from rlvr.reward_settings import parse_reward_options
 from rlvr.rewarding import RLVRRewardModel
-from rlvr.rollout.engine import Sampling, make_engine
+from rlvr.rollout.engine import Sampling
+from rlvr.rollout.make import make_engine
 
 # What changes a response or its verdict; another value is another evaluation.
 IDENTITY = (

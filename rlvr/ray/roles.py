@@ -40,7 +40,8 @@ from rlvr.models.loading import load_tokenizer
 from rlvr.models.lora import copy_sharing
 from rlvr.ray.cluster import code_versions, work_in
 from rlvr.ray.pieces import Piece, in_groups, rows_of
-from rlvr.rollout.engine import Rollout, Sampling, make_engine
+from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.rollout.make import make_engine
 from rlvr.trainer.learning import (
     cut_into_micro_batches,
     positive_size,

@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import torch.distributed as dist
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-from rlvr.rollout.available import check_engine
+from transformers import PreTrainedModel
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
@@ -91,31 +88,3 @@ class Engine(ABC):
         """Tell `on_progress`, if anybody listens."""
         if self.on_progress is not None:
             self.on_progress(finished, total, tokens)
-
-
-def make_engine(name: str, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    """The engine called `name`.
-
-    Raises:
-        UserError: no such engine, or one whose package is missing; see `check_engine`.
-    """
-    check_engine(name, dist.get_world_size() if dist.is_initialized() else 1)
-    if name == "hf":
-        from rlvr.rollout.hf import HFEngine
-
-        return HFEngine(tokenizer)
-    if name == "generate":
-        from rlvr.rollout.generate import GenerateEngine
-
-        return GenerateEngine(tokenizer)
-    if name == "paged":
-        from rlvr.rollout.paged import PagedEngine
-
-        return PagedEngine(tokenizer)
-    if name == "vllm":
-        from rlvr.rollout.vllm import VLLMEngine
-
-        return VLLMEngine(tokenizer)
-    from rlvr.rollout.replay import ReplayEngine
-
-    return ReplayEngine(tokenizer)

@@ -30,7 +30,8 @@ from rlvr.models.actor import Actor
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.critic import Critic
 from rlvr.models.reward_model import RewardModel
-from rlvr.rollout.engine import Engine, make_engine
+from rlvr.rollout.engine import Engine
+from rlvr.rollout.make import make_engine
 from rlvr.trainer.arguments import (
     as_actor,
     as_scorer,

@@ -10,9 +10,10 @@ from tiny_models import FAMILIES, VOCAB, tiny_model
 from trainer_harness import LetterTokenizer
 
 from rlvr.rollout import decode
-from rlvr.rollout.engine import Sampling, make_engine
+from rlvr.rollout.engine import Sampling
 from rlvr.rollout.generate import GenerateEngine
 from rlvr.rollout.hf import HFEngine
+from rlvr.rollout.make import make_engine
 from rlvr.rollout.support import can_decode
 
 TOKENIZER = LetterTokenizer()

@@ -10,8 +10,9 @@ from tiny_models import tiny_model
 from trainer_harness import LetterTokenizer
 
 from rlvr.errors import UserError
-from rlvr.rollout.engine import Sampling, make_engine
+from rlvr.rollout.engine import Sampling
 from rlvr.rollout.hf import HFEngine
+from rlvr.rollout.make import make_engine
 
 TOKENIZER = LetterTokenizer()
 available = hasattr(transformers, "ContinuousBatchingConfig")

@@ -13,8 +13,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
 from rlvr.rollout.available import check_engine
-from rlvr.rollout.engine import Engine, Sampling, make_engine
+from rlvr.rollout.engine import Engine, Sampling
 from rlvr.rollout.hf import HFEngine
+from rlvr.rollout.make import make_engine
 
 installed = find_spec("vllm") is not None
 needs_vllm = pytest.mark.skipif(not installed, reason="vLLM is not installed here")

@@ -18,7 +18,8 @@ from rlvr.models.adapter_files import WEIGHTS
 from rlvr.models.batch import collate
 from rlvr.models.frozen import AdapterOff, Frozen
 from rlvr.models.lora_settings import LoraSettings
-from rlvr.rollout.engine import Sampling, make_engine
+from rlvr.rollout.engine import Sampling
+from rlvr.rollout.make import make_engine
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
