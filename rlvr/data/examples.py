@@ -2,7 +2,8 @@
 
 A row has one of these sets of columns, looked for in this order:
 
-- `messages`: a conversation, as a list of {"role": ..., "content": ...}; the assistant's turns are learned;
+- `messages` or `conversations`: a list of {"role": ..., "content": ...} or of ShareGPT's {"from": ..., "value": ...};
+  the assistant's turns are learned;
 - `prompt` and `response` (or `completion`): texts as they are, with whatever turns and tags the data writes, or lists
   of messages;
 - `question` and `answer`: the question goes through the conversation template, the answer is the assistant's whole turn
@@ -15,7 +16,7 @@ that does not end so already. A response is encoded apart from its prompt, becau
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import TemplateError
 
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from rlvr.conversation import Conversation
 
 ROLES = ("system", "user", "assistant")
+# ShareGPT's names of the roles.
+ROLES_OF = {"human": "user", "gpt": "assistant"}
+_LISTS = (("messages",), ("conversations",))
 _SHAPES = (
-    ("messages",),
+    *_LISTS,
     ("prompt", "response"),
     ("prompt", "completion"),
     ("question", "answer"),
@@ -192,9 +196,9 @@ def _choose(row: Row, columns: TextColumns) -> tuple[str, tuple[str, ...]]:
     if shape is None:
         allowed = " or ".join(" and ".join(repr(name) for name in names) for names in _SHAPES)
         raise UserError(f"{row.place}: supervised data needs the columns {allowed}; it has {listed(row.values)}")
-    if shape == ("messages",) and not isinstance(row.values["messages"], list):
+    if shape in _LISTS and not isinstance(row.values[shape[0]], list):
         raise UserError(
-            f"{row.place}: column 'messages' must hold a list of chat messages, not {short(row.values['messages'])}"
+            f"{row.place}: column {shape[0]!r} must hold a list of chat messages, not {short(row.values[shape[0]])}"
         )
     return shape[0], shape
 
@@ -282,7 +286,7 @@ def render(conversation: "Conversation", messages: Sequence[Message], place: str
 
 
 def as_messages(row: Row, column: str, role_of_text: str) -> list[Message]:
-    """A column's chat messages; a plain text is one message of `role_of_text`.
+    """A column's chat messages, ours or ShareGPT's; a plain text is one message of `role_of_text`.
 
     Raises:
         UserError: anything else, and roles that are not known.
@@ -290,6 +294,7 @@ def as_messages(row: Row, column: str, role_of_text: str) -> list[Message]:
     value = row.values[column]
     if not isinstance(value, list):
         return [{"role": role_of_text, "content": as_text(row, column)}]
+    value = [_plain(message) for message in value]
     for message in value:
         if not (isinstance(message, Mapping) and all(isinstance(message.get(k), str) for k in ("role", "content"))):
             raise UserError(
@@ -301,6 +306,14 @@ def as_messages(row: Row, column: str, role_of_text: str) -> list[Message]:
                 f"{row.place}: column {column!r} has a message of the role {message['role']!r}; roles are {listed(ROLES)}"
             )
     return [{"role": message["role"], "content": message["content"]} for message in value]
+
+
+def _plain(message: Any) -> Any:
+    """A message with `from` and `value` (ShareGPT) as one with `role` and `content`; anything else as it is."""
+    if not (isinstance(message, Mapping) and {"from", "value"} <= message.keys()):
+        return message
+    role = message["from"]
+    return {"role": ROLES_OF.get(role, role) if isinstance(role, str) else role, "content": message["value"]}
 
 
 def as_text(row: Row, column: str) -> str:

@@ -64,6 +64,16 @@ def test_only_the_assistants_turns_are_learned() -> None:
     assert one({"messages": [ASK, REPLY, *more]}) == [first, "[5<|im_end|>]", second, "[8<|im_end|>]"]
 
 
+def test_sharegpt_rows_are_the_same_conversations() -> None:
+    asked = [
+        {"from": "system", "value": "Be brief."},
+        {"from": "human", "value": "2+3?"},
+        {"from": "gpt", "value": "5"},
+    ]
+    ours = one({"messages": [{"role": "system", "content": "Be brief."}, ASK, REPLY]})
+    assert one({"conversations": asked}) == ours and one({"conversations": [asked[0], ASK, REPLY]}) == ours
+
+
 def test_a_system_message_of_the_data_is_kept() -> None:
     system = {"role": "system", "content": "Be brief."}
     text = "".join(one({"messages": [system, ASK, REPLY]}))
@@ -146,6 +156,9 @@ def test_rows_that_are_too_long_are_left_out_or_cut() -> None:
         ({"foo": "a"}, r"needs the columns 'messages' or .*'text'; it has foo"),
         ({"messages": [ASK, {"role": "robot", "content": "x"}]}, "role 'robot'; roles are system, user, assistant"),
         ({"messages": [ASK, {"role": "assistant"}]}, "must hold chat messages"),
+        ({"conversations": [{"from": "tool", "value": "x"}]}, "role 'tool'; roles are system, user, assistant"),
+        ({"conversations": [{"from": ["gpt"], "value": "x"}]}, "must hold chat messages"),
+        ({"conversations": "hello"}, "'conversations' must hold a list of chat messages, not 'hello'"),
         ({"messages": [ASK, {"role": "assistant", "content": [{"type": "text"}]}]}, "must hold chat messages"),
         ({"messages": [ASK, "5"]}, "must hold chat messages"),
         ({"messages": "hello"}, "must hold a list of chat messages, not 'hello'"),
