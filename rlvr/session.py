@@ -29,13 +29,22 @@ def join(config: AnyConfig) -> ProcessInfo:
     Raises:
         UserError: it does not, or they have not.
     """
-    disable_progress_bar()  # transformers' own bars, one for each file saved
     process = processes.start(config.train.seed, config.train.num_threads, config.parallel.dist_timeout)
-    board.enter("start")
-    check_same("versions", versions(), "Install the same on all machines.")
-    check_same("settings", to_dict(config), "Give the same flags and the same --config file on all machines.")
+    check_alike(to_dict(config), "Give the same flags and the same --config file on all machines.")
     check_plugin(config.parallel, process.device)
     return process
+
+
+def check_alike(settings: Mapping[str, Any], remedy: str) -> None:
+    """See that all processes have the same versions and settings. Collective; the first thing that they do together.
+
+    Raises:
+        UserError: they have not; names the ranks.
+    """
+    disable_progress_bar()  # transformers' own bars, one for each file saved
+    board.enter("start")
+    check_same("versions", versions(), "Install the same on all machines.")
+    check_same("settings", settings, remedy)
 
 
 def check_same_start(data: Mapping[str, Any], weights: Mapping[str, torch.nn.Module | None]) -> None:

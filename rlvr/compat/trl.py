@@ -16,6 +16,7 @@ or functions of your own.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost import process as processes
+from rlvr.boost.agreement import digest
+from rlvr.boost.phases import naming_the_lost
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.compat.trl_config import PPOConfig
@@ -39,6 +42,7 @@ from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.run_folder import open_folder
+from rlvr.session import check_alike, check_same_start
 from rlvr.tracking import MemorySink, Tracker
 from rlvr.trainer import ppo
 from rlvr.trainer.callbacks import Callback
@@ -93,6 +97,7 @@ class PPOTrainer:
         check_callbacks(callbacks or ())
         self.args, self.processing_class = args, processing_class
         self.process = processes.start(args.seed)
+        check_alike(asdict(args), "Give the same PPOConfig in all processes.")
         prompts = make_prompts(train_dataset, processing_class)
         self.plan = plan_updates(args, prompts, self.process.world_size)
         critic = as_critic(value_model, model, args.seed)
@@ -102,6 +107,8 @@ class PPOTrainer:
             ref_model = copy.deepcopy(model)
         for trained in (model, critic.backbone):
             prepare(trained, args.gradient_checkpointing)
+        asked = {"count": len(prompts), "hash": digest(repr([prompt.ids for prompt in prompts]).encode())}
+        check_same_start({"prompts": asked}, {"policy": model, "values": critic, "reference": ref_model})
         scorer = as_reward_model(reward_model, processing_class, self.process.device, args)
         memory = MemorySink()
         self.log_history = memory.rows
@@ -124,6 +131,7 @@ class PPOTrainer:
             self.trainer.evaluator = SampleTable(self.trainer, shown, console)
             self.trainer.eval_interval = max(1, self.plan.num_total_batches // args.num_sample_generations)
 
+    @naming_the_lost()
     def train(self, resume_from_checkpoint: bool = False) -> None:
         """Sample and learn for the whole plan; with an `output_dir`, save the models there in the end.
 
