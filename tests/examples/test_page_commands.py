@@ -1,4 +1,4 @@
-"""Every command that README and docs show is run, in the order of its page, but on a few small rows and for a step or two.
+"""Every command that README, docs and examples show is run, in the order of its page, but on a few small rows and for a step or two.
 
 Only what can't be had in a test is replaced: a large model by the built-in one, a hub data set by a file.
 """
@@ -6,6 +6,7 @@ Only what can't be had in a test is replaced: a large model by the built-in one,
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,16 +22,26 @@ from rlvr.config.catalog import canonical, flags_by_spelling
 
 pytestmark = pytest.mark.usefixtures("process")
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
+EXAMPLES = ROOT / "examples"
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+    *sorted(EXAMPLES.rglob("*.md")),
+]
 STARTS = r"(?:uv run|rlvr|torchrun|python|OMP_NUM_THREADS=1 python|ray|.venv/bin)\b"
 SCRIPTS = {"train_rlvr.py": "train", "train_sft.py": "sft", "train_rm.py": "reward-model"}
-INSTEAD = {"smollm2-135m": "tiny", "openai/gsm8k": "problems.jsonl"}
+INSTEAD = {"smollm2-135m": "tiny", "smollm2": "tiny", "openai/gsm8k": "problems.jsonl"}
 # Not run, and why.
 ELSEWHERE = {
     "pytest": "this is it",
     "--ray": "starts a cluster: tests/on_ray/test_runs.py",
     "train_rlvr_on_ray.py": "starts a cluster: tests/on_ray/test_runs.py",
+    "ray start": "starts a cluster: tests/examples/test_standalone.py",
+    "ray stop": "ends a cluster: tests/examples/test_standalone.py",
     "rlvr[ray]": "installs a package",
+    "my_template.json": "the hub can't be reached: tests/docs/test_snippets.py checks that template",
+    "python train.py": "tests/examples/test_standalone.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
 LONG = ("benchmarks", "tests.faults")
@@ -40,6 +51,11 @@ SMALL = {
     "reward-model": "--max_steps 1 --train_batch_size 4 --max_samples 16",
     "doctor": "--no_step",
     "eval": "--max_samples 4 --max_new_tokens 8",
+}
+# What an example's own file names and a test can't have.
+OF_EXAMPLE = {
+    "gsm8k_qwen3": "--pretrain tiny --prompt_dataset problems.jsonl --eval_dataset problems.jsonl --engine hf --accumulation_steps 1",
+    "smollm2_laptop": "--pretrain tiny",
 }
 FOREIGN = {
     "my_rewards.py": "def correctness(completions, answer, **kwargs):\n    return [float(a in c) for c, a in zip(completions, answer)]\n",
@@ -54,6 +70,11 @@ def commands_of(page: Path) -> Iterator[str]:
     for line in page.read_text().replace("\\\n", " ").splitlines():
         if re.match(rf"(?:    ){{1,2}}{STARTS}", line):
             yield re.sub(r"\s+#.*", "", line.strip())
+
+
+def name_of(page: Path) -> str:
+    """Of an example its folder's."""
+    return page.parent.name if page.parent.parent == EXAMPLES else page.stem
 
 
 CASES = [(page, line) for page in PAGES for line in commands_of(page)]
@@ -71,7 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[
     assert brief
     numbers = [(n, n + 3) for n in range(12, 36)]
     for page in PAGES:
-        folder = made[page] = tmp_path_factory.mktemp(page.stem)
+        folder = made[page] = tmp_path_factory.mktemp(name_of(page))
         for name, text in FOREIGN.items():
             (folder / name).write_text(text)
         (folder / "brief.py").write_text(brief[0])
@@ -87,6 +108,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[
             for a, b in numbers
         ]
         rows(folder / "answers.jsonl", answered)
+        if page.parent.parent == EXAMPLES:
+            shutil.copytree(page.parent, folder, dirs_exist_ok=True)
         for name in ("runs/mine", "runs/other"):
             (folder / name / "actor").mkdir(parents=True)
             (folder / name / "actor" / "modeling").symlink_to(tiny_cache)
@@ -103,10 +126,12 @@ def words_of(line: str) -> list[str]:
     return words[words.index("rlvr") + 1 :]
 
 
-def made_small(words: list[str], number: int) -> list[str]:
+def made_small(words: list[str], number: int, page: str = "") -> list[str]:
     """The command with few rows and steps; later flags win over earlier ones."""
     command = words[0]
     small = shlex.split(SMALL.get(command, ""))
+    if "--config" in words:
+        small += shlex.split(OF_EXAMPLE.get(page, ""))
     if {"--help", "--help_all"} & set(words):
         return words
     data = {"--prompt_dataset", "--dataset", "--preference_dataset"} & set(words)
@@ -117,7 +142,7 @@ def made_small(words: list[str], number: int) -> list[str]:
     return words + small
 
 
-@pytest.mark.parametrize(("page", "line"), CASES, ids=[f"{page.stem}-{line[:70]}" for page, line in CASES])
+@pytest.mark.parametrize(("page", "line"), CASES, ids=[f"{name_of(page)}-{line[:70]}" for page, line in CASES])
 def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monkeypatch, capsys) -> None:
     for part, why in ELSEWHERE.items():
         if part in line:
@@ -127,7 +152,7 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
         return
     monkeypatch.chdir(folders[page])
     monkeypatch.setattr(rewards.registry, "_registered", dict(rewards.registry._registered))  # pages name files alike
-    words = made_small(words_of(line), CASES.index((page, line)))
+    words = made_small(words_of(line), CASES.index((page, line)), name_of(page))
     try:
         status = main(words)
     except SystemExit as stop:

@@ -1,4 +1,5 @@
-"""`docs/rewards.md` says what is: its code runs, its commands end as it says, and it names every function."""
+"""`docs/rewards.md` and `docs/audit.md`, which goes on with its files, say what is: their code runs, their commands end as
+they say, and every function is named."""
 
 import re
 import shlex
@@ -13,14 +14,15 @@ from rlvr.tools.audit import audit_command
 from rlvr.tools.list_rewards import rewards_command
 from rlvr.tools.score import score_command
 
-PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = "\n".join((DOCS / name).read_text() for name in ("rewards.md", "audit.md"))
 BLOCKS = re.findall(r"^```(\w+)(?: (\w+)=\"?([^\"\n]*)\"?)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = {"audit": audit_command, "score": score_command, "rewards": rewards_command}
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
-    """One folder with the files of the page: a plugin is imported once, and from one place."""
+    """One folder with the files of the pages: a plugin is imported once, and from one place."""
     folder = tmp_path_factory.mktemp("page")
     for _, key, name, text in BLOCKS:
         if key == "title":
@@ -50,7 +52,7 @@ def test_the_python_blocks_run(folder) -> None:
     blocks = [text for kind, key, _, text in BLOCKS if kind == "python" and key != "title"]
     assert len(blocks) == 4
     for text in blocks:
-        exec(compile(text, "docs/rewards.md", "exec"), namespace)
+        exec(compile(text, "docs", "exec"), namespace)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,7 @@ def test_the_commands_end_as_the_page_says(status, words, folder, capsys) -> Non
 
 
 def test_the_findings_that_the_page_shows_are_found(folder, capsys) -> None:
-    _, words = commands()[0]
-    end_of(words)
+    end_of(next(words for _, words in commands() if words[1] == "audit"))
     shown = [text for kind, _, _, text in BLOCKS if kind == "text"]
     out = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert shown and all(" ".join(line.split()) in out for line in shown[0].splitlines())
