@@ -24,7 +24,7 @@ from benchmarks.floors import PHASES, Iteration, Lengths, Shape, costs, distinct
 from benchmarks.limits import Measured
 from benchmarks.scaling import grow
 from benchmarks.sides.phases import PhaseClock, watch
-from benchmarks.sides.report import RESULTS, machine
+from benchmarks.sides.report import RESULTS, in_words, machine
 from benchmarks.sides.rlvr_ppo import make_trainer
 from benchmarks.sides.work import MINI_BATCHES, PROMPT_TOKENS, PROMPTS, SIZES, Work
 from rlvr.trainer.callbacks import Callback
@@ -228,7 +228,7 @@ def save(results: Sequence[Result], grown: Sequence[Mapping[str, Any]]) -> None:
     about = machine()
     facts = [asdict(r) | {"times_floor": r.times_floor, "cpu_times_floor": r.cpu_times_floor} for r in results]
     (RESULTS / "step.json").write_text(json.dumps({"machine": about, "work": facts, "scaling": grown}, indent=1) + "\n")
-    lines = ["# step", "", f"{about}", ""]
+    lines = ["# step", "", in_words(about), ""]
     for result in results:
         lines += [f"## {result.name}, {result.threads} thread(s)", "", *_markdown(COLUMNS, cells(result)), ""]
         lines += [line for note in notes(result) for line in (note, "")]

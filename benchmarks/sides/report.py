@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -71,7 +71,7 @@ def save_report(name: str, cases: Sequence[Case], memory_target: float) -> None:
     lines = [
         f"# {name}",
         "",
-        f"{about}",
+        in_words(about),
         "",
         "| work | rlvr s | theirs s | times faster | target | peak GB | theirs |",
         "|---|---|---|---|---|---|---|",
@@ -96,3 +96,8 @@ def machine() -> dict[str, str]:
 
     packages = {name: version(name) for name in ("torch", "transformers", "colossalai")}
     return {"cpu": processor(), "cores": str(psutil.cpu_count()), "python": platform.python_version(), **packages}
+
+
+def in_words(about: Mapping[str, str]) -> str:
+    """Machine and versions in a line."""
+    return ", ".join(f"{name} {value}" for name, value in about.items())
