@@ -53,33 +53,33 @@ STEP = (
         (
             Box(
                 "Problems become prompts",
-                "a template turns each question into tokens and says where the answer stands",
+                "a template makes tokens of each, and says where answers stand",
                 ("rlvr.data.prompts:PromptLoader", "rlvr.conversation:Conversation"),
             ),
             Box(
                 "Sample responses",
-                "--num_generations for each prompt, at --temperature, until a stop token",
+                "--num_generations for each prompt, until a stop token",
                 ("rlvr.rollout.engine:Engine",),
                 ("actor",),
                 "rollout",
             ),
             Box(
                 "Score them",
-                "in processes that can be killed, while further responses are sampled",
+                "in processes that can be killed, while sampling goes on",
                 ("rlvr.rewarding:RLVRRewardModel", "rewards.grade:grade"),
                 ("rules or reward model",),
                 "reward",
             ),
             Box(
                 "Ask the models",
-                "logprobs of the sampled tokens, then and at the start; the value of each state",
+                "logprobs of what was sampled, now and at the start; values",
                 ("rlvr.experience.scoring:score_rollouts",),
                 ("actor", "reference", "critic"),
                 "score",
             ),
             Box(
                 "Rewards and advantages",
-                "the score on the last token, less the divergence; then --estimator (GAE)",
+                "score on the last token, less the divergence; then --estimator",
                 ("rlvr.core.rewards:token_rewards", "rlvr.core.advantages:get_estimator"),
                 (),
                 "score",
@@ -91,8 +91,8 @@ STEP = (
         (
             Box(
                 "Mini-batches",
-                "advantages are whitened over all processes; cut to similar lengths",
-                ("rlvr.experience.buffer:ExperienceBuffer", "rlvr.trainer.learning:cut_into_micro_batches"),
+                "advantages whitened over all processes; cut by length",
+                ("rlvr.experience.buffer:ExperienceBuffer",),
             ),
             Box(
                 "Clipped losses, one optimizer step each",
@@ -108,7 +108,7 @@ STEP = (
         (
             Box(
                 "Metrics, held-out accuracy, checkpoint",
-                "metrics.jsonl, samples.jsonl; what --resume needs to go on bit for bit",
+                "metrics.jsonl, samples.jsonl, and what --resume goes on from",
                 ("rlvr.trainer.summary:summarise", "rlvr.evaluation.evaluator:Evaluator"),
             ),
         ),
@@ -136,7 +136,7 @@ def box(b: Box, y: float) -> Iterator[str]:
         yield text(x + width / 2, y + 25, role, 13, extra='text-anchor="middle"')
         x -= 6
     yield text(LEFT + 14, y + 50, b.text, 14)
-    names = "  ".join(place.replace(":", ".").removeprefix("rlvr.") for place in b.where)
+    names = " · ".join(place.replace(":", ".").removeprefix("rlvr.") for place in b.where)
     yield text(LEFT + 14, y + 76, names, 12, SOFT, 'font-family="ui-monospace, monospace"')
     if b.phase:
         right = LEFT + BOX_WIDTH - 12

@@ -109,7 +109,7 @@ class RewardPool:
         return pending
 
     def score(self, samples: Sequence[Sample]) -> list[list[Score]]:
-        """Every function's score for every sample: [function][sample], in order. See `submit` and `Pending.result`."""
+        """A list for each function with its score for each sample, in order. See `submit` and `Pending.result`."""
         return self.submit(samples).result()
 
     def close(self) -> None:

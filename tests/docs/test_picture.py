@@ -31,9 +31,13 @@ def test_its_flags_are_flags() -> None:
 
 
 def test_texts_stay_in_their_boxes() -> None:
-    """By the width of an average letter, with a reserve; how it looks was looked at."""
+    """By the width of an average letter in a wide font; how it looks was looked at."""
     ElementTree.fromstring(draw())
     assert LEFT + BOX_WIDTH < WIDTH
+    room = BOX_WIDTH - 28
     for box in BOXES:
-        names = "  ".join(place.removeprefix("rlvr.") for place in box.where)
-        assert len(box.text) * 6.6 < BOX_WIDTH and len(names) * 7.3 + 80 * bool(box.phase) < BOX_WIDTH, box.title
+        names = " · ".join(place.removeprefix("rlvr.") for place in box.where)
+        pills = sum(7.2 * len(role) + 24 for role in box.roles)
+        assert len(box.text) * 8.1 < room, box.text
+        assert len(names) * 7.3 + 90 * bool(box.phase) < room, names
+        assert len(box.title) * 10.5 + pills < room, box.title

@@ -37,7 +37,7 @@ def test_an_entry_names_the_commands_that_read_it_and_says_what_help_says(comman
 def test_defaults_that_differ_between_commands_are_told_apart() -> None:
     assert {reader.command for reader in readers_of("lr")} == {"train", "sft", "reward-model"}
     assert "`9e-06`" in ENTRIES["lr"] and "`2e-05`" in ENTRIES["lr"] and "built-in `0.0003`" in ENTRIES["lr"]
-    assert "preset `0.04` (grpo)" in ENTRIES["kl_coef"].replace("`0.02` (ppo), ", "")
+    assert "preset `0.02` (ppo), `0` (orz, " in ENTRIES["kl_coef"] and "`0.04` (grpo)" in ENTRIES["kl_coef"]
 
 
 def test_the_flags_of_other_commands_are_there() -> None:
