@@ -92,9 +92,12 @@ def _entry(readers: list[Reader]) -> Iterator[str]:
     facts.append("read by " + ", ".join(f"`{reader.command}`" for reader in readers))
     yield f"{' · '.join(facts)}\n{{: .facts }}\n"
     yield _text(first.text) + "\n"
-    for reader in readers[1:]:
+    others: dict[str, list[str]] = {}
+    for reader in readers:
         if reader.flag.text != first.text:
-            yield f"With `rlvr {reader.command}`: {_text(reader.flag.text)}\n"
+            others.setdefault(reader.flag.text, []).append(f"`rlvr {reader.command}`")
+    for text, commands in others.items():
+        yield f"With {', '.join(commands)}: {_text(text)}\n"
 
 
 def _takes(flag: Flag) -> str:

@@ -96,7 +96,7 @@ STEP = (
             ),
             Box(
                 "Clipped losses, one optimizer step each",
-                "policy and value; gradients clipped once, through the role's Booster",
+                "policy, value; each through its role's Booster",
                 ("rlvr.trainer.learning:policy_loss", "rlvr.trainer.learning:value_loss"),
                 ("actor", "critic"),
                 "update",

@@ -39,5 +39,5 @@ def test_texts_stay_in_their_boxes() -> None:
         names = " · ".join(place.removeprefix("rlvr.") for place in box.where)
         pills = sum(7.2 * len(role) + 24 for role in box.roles)
         assert len(box.text) * 8.1 < room, box.text
-        assert len(names) * 7.3 + 90 * bool(box.phase) < room, names
+        assert len(names) * 7.3 + 84 * bool(box.phase) < room, names
         assert len(box.title) * 10.5 + pills < room, box.title
