@@ -95,7 +95,7 @@ STEP = (
                 ("rlvr.experience.buffer:ExperienceBuffer",),
             ),
             Box(
-                "Clipped losses, one optimizer step each",
+                "Clipped losses, and a step",
                 "policy, value; each through its role's Booster",
                 ("rlvr.trainer.learning:policy_loss", "rlvr.trainer.learning:value_loss"),
                 ("actor", "critic"),
