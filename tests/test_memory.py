@@ -48,6 +48,27 @@ def test_weights_and_saved_tensors_are_those_of_a_real_model(family: str, tmp_pa
     assert footprint.saved_bytes(3, 20) == pytest.approx(want, rel=0.02)
 
 
+def test_blocks_of_attention_are_counted_as_one_after_the_other(process, monkeypatch) -> None:
+    """In bfloat16 on a CPU; counted through all of them, a large batch would take minutes."""
+    from contextlib import nullcontext
+
+    from rlvr.models import attention, footprint
+
+    attention.install()
+    monkeypatch.setattr(attention, "BLOCK", 2 * 40 * 40)
+    measured, counted = Footprint("tiny", Precision(autocast=torch.bfloat16)), []
+    blocks = attention._blocks
+    for with_all in (False, True):
+        if with_all:
+            monkeypatch.setattr(footprint, "_one_block", nullcontext)
+            monkeypatch.setattr(attention, "_blocks", lambda q, k: counted.append(found := blocks(q, k)) or found)
+        sizes = measured.saved_bytes(16, 40), measured.inference_bytes(16, 40)
+        counted.append(sizes)
+    of_one, of_all = [entry for entry in counted if isinstance(entry, tuple)]
+    assert of_one == of_all
+    assert max(len(entry) for entry in counted if isinstance(entry, list)) > 8
+
+
 def test_cache_of_a_token_and_its_growth(process) -> None:
     footprint = Footprint("tiny", Precision())
     assert footprint.cache_elements == 2 * 3 * 64

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlvr.errors import UserError
+from rlvr.models import attention
 from rlvr.models.loading import _DTYPE as DTYPE
 from rlvr.models.loading import TINY, resolve_source
 from rlvr.models.lora_settings import LoraSettings, import_peft
@@ -130,7 +131,7 @@ class Footprint:
     def _running(self) -> Iterator[None]:
         short = self.precision.autocast
         cast = torch.autocast("cpu", short) if short is not None else nullcontext()
-        with self._mode, _unpacked(), cast:
+        with self._mode, _unpacked(), _one_block(), cast:
             yield
 
 
@@ -179,6 +180,18 @@ def _unpacked() -> Iterator[None]:
         yield
     finally:
         setattr(module, name, look)
+
+
+@contextmanager
+def _one_block() -> Iterator[None]:
+    """Our attention works through its heads block by block. Each block takes the memory of the one before it, so the first is
+    enough: a large batch has tens of thousands."""
+    blocks = attention._blocks
+    attention._blocks = lambda q, k: blocks(q, k)[:1]
+    try:
+        yield
+    finally:
+        attention._blocks = blocks
 
 
 @contextmanager

@@ -21,8 +21,8 @@ SMALL = """--num_episodes 1 --num_collect_steps 1 --num_update_steps 1 --experie
 RULES = "--reward_functions gsm8k_reward_fn repetition_penalty_fn"
 RUNS = {
     "ppo": f"{RULES} --kl_target 1 --ptx_dataset rows.jsonl --ptx_coef 0.1 --tis_cap 2 --positive_lm_coef 0.1 --positive_threshold -9",
-    "dapo": f"{RULES} --preset dapo --truncated terminal --kl_coef 0.01 --kl_in loss --max_refills 1",
-    "remax": f"{RULES} --estimator remax",
+    "dapo": f"{RULES} --preset dapo --max_refills 1",
+    "remax": f"{RULES} --estimator remax --kl_in loss",
     "compared": "--rm_checkpoint_path rm --reward_normalisation running --rl_env_type preference_comparison",
 }
 SUPERVISED = "--max_steps 2 --log_interval 1 --train_batch_size 4 --max_samples 16 --eval_samples 8 --num_threads 1 --no_progress"
