@@ -1,12 +1,9 @@
 """`examples/`: what the commands of their READMEs don't show (those run in test_page_commands.py)."""
 
 import importlib.util
-import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +14,6 @@ import yaml
 from rewards import Sample, Tags, resolve
 from rewards.call import score
 from rlvr.cli import main
-from rlvr.config import build, load_yaml
-from rlvr.config.run import Config
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -65,48 +60,6 @@ def test_gsm8k_with_qwen3_is_a_run_that_fits_one_gpu(qwen3: str, capsys) -> None
     (gib,) = (float(n) for n in re.findall(r"about ([\d.]+) GiB", out))
     said = float(re.search(r"estimates (\d+) GiB", (config.parent / "README.md").read_text())[1])
     assert round(gib) == said < 48
-
-
-def test_rays_settings_are_settings() -> None:
-    config = build(Config, load_yaml(str(EXAMPLES / "ray_two_machines" / "run.yaml")))
-    assert config.ray.num_actor_nodes == 2 and config.ray.num_critic_nodes == 1
-
-
-@pytest.fixture
-def two_nodes() -> Iterator[str]:
-    """A Ray cluster of two nodes on this machine; its address. Nothing of it is left."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    folder = tempfile.mkdtemp(prefix="ray")  # a short name: there are sockets in it
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        options = {"num_cpus": 4, "temp_dir": folder, "include_dashboard": False, "object_store_memory": 80 * 2**20}
-        cluster = Cluster(initialize_head=True, head_node_args=options)
-        try:
-            cluster.add_node(num_cpus=4, object_store_memory=80 * 2**20)
-            cluster.wait_for_nodes()
-            yield cluster.address
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.mark.usefixtures("process")
-def test_ray_on_two_nodes(two_nodes: str, micro_model: str, tmp_path: Path, capsys) -> None:
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text(
-        "".join(json.dumps({"question": f"{n}+3=?", "answer": str(n + 3)}) + "\n" for n in range(12, 28))
-    )
-    small = f"""--pretrain {micro_model} --prompt_dataset {problems} --ray_address {two_nodes} --num_gpus_per_node 0
-        --experience_batch_size 16 --num_generations 4 --train_batch_size 8 --max_new_tokens 8 --num_episodes 1
-        --mixed_precision fp32 --num_threads 1 --max_reward_workers 1 --save_path {tmp_path / "run"}"""
-    config = EXAMPLES / "ray_two_machines" / "run.yaml"
-    assert main(["train", "--ray", "--config", str(config), *small.split()]) == 0, capsys.readouterr().err
-    assert "2 node(s), cpu: actor 2" in " ".join(capsys.readouterr().out.split())
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["step"] == 1 and "loss/policy_avg" in rows[-1]
 
 
 def load(path: Path) -> ModuleType:

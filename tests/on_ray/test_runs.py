@@ -22,12 +22,12 @@ import rlvr.ray.train as on_ray
 from rlvr.api import train
 from rlvr.checkpoint import list_checkpoints
 from rlvr.cli import main
-from rlvr.config import Config, base_config, merge, overlay
+from rlvr.config import Config, base_config, build, load_yaml, merge, overlay, to_dict
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
 from rlvr.ray.calls import collect
 from rlvr.ray.cluster import Cluster, connect
-from rlvr.ray.groups import Size
+from rlvr.ray.groups import Size, sizes
 from rlvr.ray.rewards import RewardWorkers
 from rlvr.trainer.interrupt import Interrupted
 
@@ -279,6 +279,25 @@ def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path
             assert value == pytest.approx(theirs[name], rel=2e-5, abs=5e-5), name
     one, two = weights(alone), weights(together)
     assert all(torch.allclose(one[n], two[n], atol=2e-5) for n in one) and one.keys() == two.keys()
+
+
+def test_the_example_of_two_machines_runs(cast, micro_model, tmp_path) -> None:
+    """examples/ray_two_machines: on its two machines the actor would have 16 processes; here it has two, of one node."""
+    example = load_yaml(str(Path(__file__).parents[2] / "examples" / "ray_two_machines" / "run.yaml"))
+    given = build(Config, example)
+    machines = Cluster(started=False, nodes=2, total={"GPU": 16, "CPU": 64}, free={"GPU": 16, "CPU": 64})
+    there = {"actor": given.ray.num_actor_nodes}
+    assert sizes(given.ray, there, machines) == {"actor": Size(2, 8, 1)}
+    small = settings(micro_model, tmp_path / "run", remote=True, algo={"estimator": "dr_grpo"}, eval={})
+    config = build(
+        Config, overlay(example, to_dict(small), {"algo": {"preset": "drgrpo"}, "train": {"critic_lr": 9e-6}})
+    )
+    size = Size(1, 2, 0)
+    cast.group("actor")(size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray, "sizes", lambda r, nodes, c: {name: size for name in nodes})
+        folder = train(config)
+    assert [row["step"] for row in rows(folder)] == [0, 1, 2] and "loss/policy_avg" in rows(folder)[-1]
 
 
 def stopped(config: Config, safe_points: int) -> Path:
