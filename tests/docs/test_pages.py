@@ -44,6 +44,7 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
         if "://" in link or not path or Path(path).name in MADE:
             continue
         assert (page.parent / path).is_file(), link
+        assert (page.parent / path).resolve().is_relative_to(DOCS) or page in OUTSIDE, f"{link} leaves the site"
         if anchor and path.endswith(".md") and page.is_relative_to(DOCS):
             assert anchor in anchors(page.parent / path), link
 
