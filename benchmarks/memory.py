@@ -25,11 +25,12 @@ import torch
 from rlvr import api, build
 from rlvr.boost import process as processes
 from rlvr.boost.plugins import resolve_precision
+from rlvr.boost.use import readable
 from rlvr.config import parse
 from rlvr.data.problem import Problem
 from rlvr.data.prompts import Prompt
 from rlvr.experience.maker import NaiveExperienceMaker
-from rlvr.memory import estimate, readable
+from rlvr.memory import estimate
 from rlvr.trainer import ppo
 
 GPU = torch.cuda.is_available()

@@ -297,13 +297,3 @@ def of_head(model: Footprint, chunk: int, on_gpu: bool) -> dict[str, int]:
 def at_work(logits: int, on_gpu: bool) -> int:
     """Logits, of so many, that element-wise operations go over at once."""
     return logits if on_gpu else min(logits, CPU_BLOCK)
-
-
-def readable(size: int) -> str:
-    """Bytes as a person reads them: `1.5 GiB`."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from rlvr.boost.use import readable
 from rlvr.config import from_dict
-from rlvr.memory import Lengths, cache_columns, estimate, micro_batch_rows, readable
+from rlvr.memory import Lengths, cache_columns, estimate, micro_batch_rows
 from rlvr.models.footprint import Footprint, Precision
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 from rlvr.rollout.cache import RoomyCache
