@@ -94,7 +94,7 @@ def test_memory_is_a_curve(tmp_path) -> None:
     assert all(2**27 < row["memory/rss_bytes"] <= row["memory/rss_peak_bytes"] for row in written) and peaks == sorted(
         peaks
     )
-    assert peaks[-1] <= 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert peaks[-1] <= 1.05 * 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert ("memory/device_peak_bytes" in written[0]) == torch.cuda.is_available()
 
 

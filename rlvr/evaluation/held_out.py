@@ -99,7 +99,7 @@ def short_names(sources: Sequence[str]) -> list[str]:
             names = ["_".join(p[-count:]) for p in parts]
             if len(set(names)) == len(names):
                 return names
-    return [f"{'_'.join(p)}_{place}" for place, p in enumerate(parts)]
+    return [f"{_parts(source, False)[-1]}_{place}" for place, source in enumerate(sources)]
 
 
 def _parts(source: str, whole: bool) -> list[str]:

@@ -221,7 +221,7 @@ def test_a_run_asked_to_stop_in_an_evaluation_goes_on_in_it(micro_model, tmp_pat
 
 def test_data_without_right_answers_is_no_evaluation(micro_model, tmp_path) -> None:
     path = tmp_path / "ungraded.jsonl"
-    path.write_text('{"question": "1+1=?"}\n')
+    path.write_text('{"question": "1+1=?", "answer": null}\n')
     tokenizer = load_tokenizer(micro_model)
     conversation = Conversation(choose_template("auto", tokenizer), tokenizer)
     with pytest.raises(UserError, match=r"--eval_datasets .*ungraded.jsonl: no problem has a right answer"):

@@ -56,7 +56,7 @@ class Stream:
         for row, prompt in enumerate(self.prompts):
             ids = torch.tensor([self.text + row, 1])
             rollout = Rollout(torch.tensor(prompt.ids), ids, "stop", logprobs=torch.zeros(2))
-            piece = Piece([rollout], [Sample(response=LetterTokenizer().decode(ids.tolist()))])
+            piece = Piece([rollout], [Sample(LetterTokenizer().decode(ids.tolist()), gold=None)])
             yield [row], piece, piece
 
 

@@ -67,7 +67,7 @@ UNREAD = [
     (["--zero_cpu_offload"], "take a ZeRO plugin"),
     ([*OWN_DATA, "--eval_interval", "3"], "--eval_datasets"),
     ([*OWN_DATA, "--eval_samples", "3"], "--eval_datasets"),
-    ([*OWN_DATA, "--eval_generations", "2", "--eval_temperature", "0.5"], "--eval_datasets"),
+    ([*OWN_DATA, "--eval_temperature", "0.5", "--eval_generations", "2"], "--eval_datasets"),
     ([*OWN_DATA, "--eval_temperature", "0.5"], "--eval_datasets"),
     (["--engine", "replay", "--eval_temperature", "0.5"], "from the data"),
     (["--engine", "replay", "--eval_generations", "2"], "from the data"),
