@@ -8,8 +8,8 @@ MOST_KEPT = 1024
 """Products whose code oneDNN keeps (ONEDNN_PRIMITIVE_CACHE_CAPACITY); beyond, the least used give way."""
 START_BYTES = 11 * 2**20
 """What the first product of a process touches of the library."""
-FORWARD, BACKWARD = 2, 5
-"""Products of attention; see `rlvr.models.attention`. Those of a weight are one and two."""
+FORWARD, BACKWARD = 2, 1
+"""Products of attention that differ in shape or layout from those before (`rlvr.models.attention`). Of a weight: one and two."""
 
 
 def compiled_bytes(model: Footprint, *, learns: bool, passes: int, new_tokens: int = 0) -> int:

@@ -221,11 +221,13 @@ def test_a_run_asked_to_stop_in_an_evaluation_goes_on_in_it(micro_model, tmp_pat
 
 def test_data_without_right_answers_is_no_evaluation(micro_model, tmp_path) -> None:
     path = tmp_path / "ungraded.jsonl"
-    path.write_text('{"question": "1+1=?", "answer": null}\n')
+    path.write_text('{"question": "1+1=?"}\n')
     tokenizer = load_tokenizer(micro_model)
     conversation = Conversation(choose_template("auto", tokenizer), tokenizer)
-    with pytest.raises(UserError, match=r"--eval_datasets .*ungraded.jsonl: no problem has a right answer"):
-        read_held_out(str(path), "ungraded", Reading("--eval_datasets", 64), conversation, [])
+    for column, said in ((None, "no answer column"), ("none", r"--eval_datasets .*l: no problem has a right answer")):
+        how = Reading("--eval_datasets", 64, answer_column=column)
+        with pytest.raises(UserError, match=said):
+            read_held_out(str(path), "ungraded", how, conversation, [])
     notes: list[str] = []
     path.write_text('{"question": "1+1=?", "answer": "2"}\n{"question": "' + "9+" * 200 + '9=?", "answer": "3609"}\n')
     (asked,) = read_held_out(str(path), "mixed", Reading("--eval_datasets", 64), conversation, notes)
