@@ -60,8 +60,8 @@ def as_metrics(lines: Sequence[Line]) -> dict[str, float]:
     of each as `eval/NAME/accuracy`.
 
     Returns:
-        `problems`, `accuracy` with `accuracy_low` and `accuracy_high` (the ends of its 95 % interval), `pass_at_K` and
-        `maj_at_K`, `format`, `truncated`, `length_tokens`, and the number of responses with each verdict, `num_wrong` and so
+        `problems`, `accuracy` with `accuracy_low` and `accuracy_high` (the ends of its 95 % interval), `accuracy_anyway`, `pass_at_K`
+        and `maj_at_K`, `format`, `truncated`, `length_tokens`, and the number of responses with each verdict, `num_wrong` and so
         on; shares in [0, 1].
     """
     parts = summarise_each(lines)
@@ -74,7 +74,10 @@ def as_metrics(lines: Sequence[Line]) -> dict[str, float]:
 
 def _as_metrics(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:
     low, high = summary["accuracy_95"]
-    found = {name: summary[name] for name in ("problems", "accuracy", "format", "truncated", "length_tokens")}
+    found = {
+        name: summary[name]
+        for name in ("problems", "accuracy", "accuracy_anyway", "format", "truncated", "length_tokens")
+    }
     found |= {"accuracy_low": low, "accuracy_high": high}
     # Not every tracker takes an @ in a name.
     found |= {name.replace("@", "_at_"): value for name, value in summary.items() if "@" in name}
