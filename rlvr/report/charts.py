@@ -197,7 +197,7 @@ def _band(panel: Panel, run: Run, metric: str, steps: list[float], colour: str) 
 
 # What a legend calls a metric beside others, where its name does not say it.
 LABELS = {
-    "eval/format": "all data sets", "eval/length_tokens": "held out", "eval/loss": "held out", "eval/truncated": "held out",
+    "eval/length_tokens": "held out", "eval/loss": "held out", "eval/truncated": "held out",
     "lr": "actor", "memory/device_bytes": "now", "memory/device_peak_bytes": "most so far", "memory/rss_bytes": "now",
     "memory/rss_peak_bytes": "most so far", "response/length_tokens": "sampled", "response/truncated": "sampled",
     "train/loss": "training", "train/lr_critic": "critic", "train/ptx_loss": "ptx",
@@ -207,10 +207,11 @@ LABELS = {
 def _plain(metric: str, beside: Sequence[str]) -> str:
     """A metric's name as a legend shows it beside others: what tells them apart."""
     topic, *rest = metric.split("/")
-    if topic == "eval" and len(rest) == 2 and len({name.rpartition("/")[2] for name in beside}) == 1:
-        return rest[0]
-    text = " ".join(rest) if topic == "eval" else "/".join(rest) or topic
-    return LABELS.get(metric, text.replace("_at_", "@").removeprefix("num_"))
+    if topic == "eval" and any(name.count("/") == 2 for name in beside):  # of a data set, or of all
+        dataset, figure = rest if len(rest) == 2 else ("all", rest[0])
+        alike = len({name.rpartition("/")[2] for name in beside}) == 1
+        return dataset if alike else f"{dataset} {figure.replace('_at_', '@')}"
+    return LABELS.get(metric, ("/".join(rest) or topic).replace("_at_", "@").removeprefix("num_"))
 
 
 def _shown(panel: Panel, value: float) -> str:
