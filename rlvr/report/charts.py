@@ -11,6 +11,8 @@ from rlvr.report.runs import Run
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 BAND = 0.18
+MOST_BANDS = 3
+"""Curves of a chart that have their intervals drawn; beyond, nothing could be told apart."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Panel:
         gib: whether values are bytes, shown in GiB.
         log: logarithmic axis.
         stacked: as areas on top of each other, one run at a time.
+        alone: only where the report is on one run; several would have too many curves.
     """
 
     title: str
@@ -34,6 +37,7 @@ class Panel:
     gib: bool = False
     log: bool = False
     stacked: bool = False
+    alone: bool = False
 
     def found_in(self, run: Run) -> list[str]:
         """Its metrics that the run has."""
@@ -59,8 +63,10 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
     "Learning": (
         Panel("Held-out accuracy", "Right answers to problems that were not trained on; the band is the 95 % interval.", ("eval/accuracy",), percent=True),
         Panel("Held-out accuracy by data set", "The same of each data set.", ("eval/*/accuracy",), percent=True),
-        Panel("pass@k", "Chance that one of k answers to a held-out problem is right.", ("eval/pass_at_*", "eval/*/pass_at_*"), percent=True),
-        Panel("maj@k", "Chance that the commonest of k answers to a held-out problem is right.", ("eval/maj_at_*", "eval/*/maj_at_*"), percent=True),
+        Panel("pass@k", "Chance that one of k answers to a held-out problem is right.", ("eval/pass_at_*",), percent=True),
+        Panel("maj@k", "Chance that the commonest of k answers to a held-out problem is right.", ("eval/maj_at_*",), percent=True),
+        Panel("pass@k by data set", "The same of each data set.", ("eval/*/pass_at_*",), percent=True, alone=True),
+        Panel("maj@k by data set", "The same of each data set.", ("eval/*/maj_at_*",), percent=True, alone=True),
         Panel("Right answers in training", "Share of sampled responses that the grader accepts.", ("outcome/correct",), percent=True),
         Panel("Reward", "Mean score of a response, before the divergence is taken off.", ("objective/scores",)),
         Panel("Components", "Each reward function's own mean.", ("reward/*",)),
@@ -70,7 +76,7 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
     "Responses": (
         Panel("Length", "Mean tokens of a response.", ("response/length_tokens", "eval/length_tokens")),
         Panel("Cut off", "Share of responses that hit the length limit.", ("response/truncated", "eval/truncated"), percent=True),
-        Panel("In format", "Held-out responses with all tags in their places.", ("eval/format", "eval/*/format"), percent=True),
+        Panel("In format", "Held-out responses with all tags in their places.", ("eval/format",), percent=True),
         Panel("Held-out length", "Mean tokens of a response, by data set.", ("eval/*/length_tokens",)),
         Panel("Verdicts", "What the grader said.", ("outcome/wrong", "outcome/no_answer", "outcome/timed_out", "outcome/bad_gold", "outcome/error"), percent=True),
         Panel("Held-out verdicts", "Responses that are not right, by what the grader said.", ("eval/num_wrong", "eval/num_no_answer", "eval/num_timed_out", "eval/num_error")),
@@ -112,7 +118,7 @@ class Chart:
 def charts_of(runs: Sequence[Run], panels: Sequence[Panel]) -> Iterator[Chart]:
     """The panels for which any run has data."""
     for panel in panels:
-        if not any(panel.found_in(run) for run in runs):
+        if not any(panel.found_in(run) for run in runs) or (panel.alone and len(runs) > 1):
             continue
         if panel.stacked:
             for run in runs:
@@ -137,7 +143,7 @@ def _chart(panel: Panel, runs: Sequence[Run], names_run: bool) -> Chart:
             label = " · ".join(parts) or panel.title
             # One run: a colour for each metric. Several: a colour for each run, a dash for each metric.
             colour = COLOURS[(number if len(runs) > 1 else place) % len(COLOURS)]
-            traces += _band(panel, run, name, steps, colour)
+            traces += _band(panel, run, name, steps, colour) if len(everything) * len(runs) <= MOST_BANDS else []
             dash = DASHES[place % len(DASHES)] if len(runs) > 1 else DASHES[place // len(COLOURS) % len(DASHES)]
             traces.append(_line(panel, steps, values, label, colour, dash))
             best = _shown(panel, max(values)) if panel.percent else ""
@@ -207,10 +213,9 @@ LABELS = {
 def _plain(metric: str, beside: Sequence[str]) -> str:
     """A metric's name as a legend shows it beside others: what tells them apart."""
     topic, *rest = metric.split("/")
-    if topic == "eval" and any(name.count("/") == 2 for name in beside):  # of a data set, or of all
-        dataset, figure = rest if len(rest) == 2 else ("all", rest[0])
+    if topic == "eval" and len(rest) == 2:  # of a data set
         alike = len({name.rpartition("/")[2] for name in beside}) == 1
-        return dataset if alike else f"{dataset} {figure.replace('_at_', '@')}"
+        return rest[0] if alike else " ".join(rest).replace("_at_", "@")
     return LABELS.get(metric, ("/".join(rest) or topic).replace("_at_", "@").removeprefix("num_"))
 
 

@@ -22,7 +22,8 @@ from rlvr.evaluation.evaluator import Evaluator
 from rlvr.evaluation.held_out import Asked, Reading, read_held_out, short_names
 from rlvr.evaluation.summary import as_metrics, summarise
 from rlvr.models.loading import load_causal_lm, load_tokenizer
-from rlvr.rollout.engine import Sampling, make_engine
+from rlvr.rollout.engine import Sampling
+from rlvr.rollout.make import make_engine
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")

@@ -51,16 +51,19 @@ def test_several_data_sets_have_a_curve_each(tmp_path: Path) -> None:
         "eval__svamp__accuracy_high": lambda i: 0.03 * i,
     }
     k = {f"eval__{name}__pass_at_{k}": lambda i, k=k: 0.01 * k for name in ("gsm8k", "svamp") for k in (2, 4, 16)}
-    k |= {"eval__pass_at_16": lambda i: 0.16, "eval__format": lambda i: 1.0, "eval__svamp__format": lambda i: 1.0}
+    k |= {"eval__pass_at_16": lambda i: 0.16, "eval__pass_at_2": lambda i: 0.02}
     runs = read_runs([make_run(tmp_path / "a", **changes, **k)])
     (chart,) = charts_of(runs, [panel("Held-out accuracy by data set")])
     assert [t["name"] for t in chart.traces if "name" in t] == ["gsm8k", "svamp"] and len(chart.traces) == 4
     (chart,) = charts_of(runs, [panel("pass@k")])
-    named = [f"{n} pass@{k}" for n in ("gsm8k", "svamp") for k in (2, 4, 16)]
-    assert [label for label, *_ in chart.table] == ["all pass@16", *named]
-    assert len({(t["line"]["color"], t["line"]["dash"]) for t in chart.traces}) == 7
-    (chart,) = charts_of(runs, [panel("In format")])
-    assert [label for label, *_ in chart.table] == ["all", "svamp"]
+    assert [label for label, *_ in chart.table] == ["pass@2", "pass@16"]
+    (chart,) = charts_of(runs, [panel("pass@k by data set")])
+    assert [label for label, *_ in chart.table] == [f"{n} pass@{k}" for n in ("gsm8k", "svamp") for k in (2, 4, 16)]
+    assert len({(t["line"]["color"], t["line"]["dash"]) for t in chart.traces}) == 6
+    both = [*runs, *read_runs([make_run(tmp_path / "b", **changes, **k)])]
+    assert list(charts_of(both, [panel("pass@k by data set")])) == []
+    (chart,) = charts_of(both, [panel("Held-out accuracy by data set")])
+    assert len(chart.traces) == 4, "curves without bands, which would lie on each other"
     page = render(runs)
     assert "held-out accuracy, gsm8k" in page and "1.0% → 12.0%" in page
 
