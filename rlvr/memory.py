@@ -14,7 +14,7 @@ from rlvr.checks.lora import lora_settings
 from rlvr.config import Config, ParallelConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
-from rlvr.memory_products import compiled_bytes
+from rlvr.memory_products import library_bytes
 from rlvr.models import attention
 from rlvr.models.adapter import is_adapter
 from rlvr.models.footprint import BFLOAT16, FLOAT32, Footprint, Precision
@@ -60,9 +60,9 @@ class Phase:
     def peak(self) -> int:
         return self.held + sum(self.passing.values())
 
-    def with_code(self, size: int) -> "Phase":
-        """With so many bytes of products that were compiled; all phases keep them."""
-        return replace(self, passing=self.passing | {"compiled products": size})
+    def with_libraries(self, size: int) -> "Phase":
+        """With so many bytes that libraries take in all phases."""
+        return replace(self, passing=self.passing | {"libraries": size})
 
 
 @dataclass(frozen=True)

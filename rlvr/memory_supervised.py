@@ -3,7 +3,7 @@
 from rlvr.checks.lora import lora_settings
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.memory import LOGITS_FORWARD, Estimate, Phase, as_run, at_work, buckets, of_decoder, of_head, trained
-from rlvr.memory_products import compiled_bytes
+from rlvr.memory_products import library_bytes
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
 from rlvr.models.footprint import FLOAT32, Footprint
@@ -55,7 +55,7 @@ def estimate(config: AnyConfig, world_size: int, precision: str, on_gpu: bool) -
         learning |= of_head(model, chunk, on_gpu)
     at_rest = role.parameters + role.optimizer + buckets(role, config.parallel)
     phases = (Phase("evaluating", at_rest, evaluating), Phase("learning", role.total, learning))
-    if precision == "bf16" and not on_gpu:
-        code = compiled_bytes(model, learns=True, passes=1)
-        phases = (phases[0].with_code(code), phases[1].with_code(code))
+    if not on_gpu:
+        size = library_bytes(model, precision, passes=1)
+        phases = (phases[0].with_libraries(size), phases[1].with_libraries(size))
     return Estimate((role,), phases)
