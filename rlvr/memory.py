@@ -147,11 +147,9 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
         roles.append(Role("reward model", count, FLOAT32 * count))
         models["reward model"] = reward
     phases = _phases(case, roles, models)
-    if (
-        precision == "bf16" and not on_gpu
-    ):  # prefill, scoring and learning differ in shape, and each new token from the last
-        code = compiled_bytes(actor, learns=True, passes=3, new_tokens=lengths.response)
-        phases = tuple(phase.with_code(code) for phase in phases)
+    if not on_gpu:  # prefill, scoring and learning differ in shape, and each new token from the last
+        size = library_bytes(actor, precision, passes=3, new_tokens=lengths.response)
+        phases = tuple(phase.with_libraries(size) for phase in phases)
     return Estimate(tuple(roles), phases)
 
 
