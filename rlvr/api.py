@@ -24,7 +24,6 @@ from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
 from rlvr.report.card import write_card
-from rlvr.rollout.engine import Engine
 from rlvr.rollout.make import make_engine
 from rlvr.session import Session, check_same_start, join
 from rlvr.tracking import Tracker
@@ -183,7 +182,7 @@ def _assemble(
     ptx = make_ptx_loader(config, replica, tokenizer, conversation)
     check_same_start(build.describe_data(config, prompts, ptx), build.starting_models(models))
     actor_booster, critic_booster = build.make_boosters(config, process)
-    evaluator = _make_evaluator(config, prompts, engine, tokenizer, conversation)
+    evaluator = build.make_evaluator(config, prompts.test, engine, tokenizer, conversation)
     a, t, r = config.algo, config.train, config.rollout
     trainer = PPOTrainer(
         actor_booster,
@@ -231,23 +230,15 @@ def _assemble(
     return trainer, loader, ptx
 
 
-def _evaluate(evaluator: Evaluator, trainer: PPOTrainer) -> dict[str, float]:
+def _evaluate(evaluator: Evaluator, trainer: PPOTrainer) -> dict[str, float] | None:
     with trainer.actor.whole() as actor:
-        return evaluator(actor.model)
+        return evaluator(actor.model, trainer.stop_asked)
 
 
 def _describe_adapter(actor: Actor) -> str:
     counts = [(p.numel(), p.requires_grad) for p in actor.parameters()]
     learned, total = sum(n for n, learns in counts if learns), sum(n for n, _ in counts)
     return f"LoRA: {learned:,} of the actor's {total:,} weights learn ({learned / total:.2%})"
-
-
-def _make_evaluator(
-    config: Config, prompts: build.Prompts, engine: Engine, tokenizer: Any, conversation: Conversation
-) -> Evaluator | None:
-    if not prompts.test:
-        return None
-    return Evaluator(prompts.test, engine, build.evaluation_sampling(config, conversation), tokenizer, conversation)
 
 
 def make_ptx_loader(config: Config, replica: Replica, tokenizer: Any, conversation: Conversation) -> Any:

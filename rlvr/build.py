@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -17,14 +16,16 @@ from rlvr.boost.schedule import adamw, cosine_with_warmup
 from rlvr.checks.golds import with_good_golds
 from rlvr.checks.lora import lora_settings
 from rlvr.checks.settings import BatchPlan
-from rlvr.config import Config, trains_on_builtin
+from rlvr.config import Config, DataConfig, trains_on_builtin
 from rlvr.conversation import Conversation
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problem import Problem
 from rlvr.data.prompt_csv import read_prompt_csv
-from rlvr.data.prompts import Prompt, prepare_prompts
+from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.errors import UserError
+from rlvr.evaluation.evaluator import Evaluator
+from rlvr.evaluation.held_out import Asked, Reading, read_held_out, short_names
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.adapter import is_adapter
 from rlvr.models.adapter_files import adapter_settings, start_adapter
@@ -35,7 +36,7 @@ from rlvr.models.lora import apply_lora, copy_sharing
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.models.value_head import has_head
 from rlvr.reward_settings import function_names
-from rlvr.rollout.engine import Sampling
+from rlvr.rollout.engine import Engine, Sampling
 from rlvr.run_folder import run_state
 from rlvr.template_check import require_template
 
@@ -47,25 +48,18 @@ class Prompts:
     """Prompts to train on and to evaluate on, and what was left out on the way."""
 
     train: list[Prompt]
-    test: list[Prompt]
+    test: list[Asked]
     notes: list[str]
 
     @property
     def fingerprint(self) -> str:
         """Changes when a training prompt changes: a resumed run must see the same data."""
-        return _fingerprint(self.train)
+        return fingerprint(self.train)
 
     @property
     def held_out_fingerprint(self) -> str:
         """Changes when a held-out prompt changes."""
-        return _fingerprint(self.test)
-
-
-def _fingerprint(prompts: Sequence[Prompt]) -> str:
-    of_all = blake2b(digest_size=8)
-    for prompt in prompts:
-        of_all.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
-    return of_all.hexdigest()
+        return fingerprint(asked.prompt for asked in self.test)
 
 
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
@@ -79,7 +73,7 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     notes = require_template(
         conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
     )
-    problems = _read_training(config)
+    problems = _read_training(config.data)
     functions = [resolve(name) for name in function_names(config)]
     problems = with_good_golds(problems, notes, functions)
     limit = config.rollout.max_length - config.rollout.max_new_tokens
@@ -87,33 +81,39 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
         if count:
             notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
-    sources = config.data.eval_dataset or ([BUILTIN] if trains_on_builtin(config.data) else [])
-    test: list[Prompt] = []
-    if sources:
-        held_out = with_good_golds(_read(config, sources, "test", config.eval.eval_samples), notes)
-        test = list(prepare_prompts(held_out, conversation, limit, config.data.overlong_prompts).prompts)
-    return Prompts(list(train.prompts), test, notes)
+    return Prompts(list(train.prompts), _read_held_out(config, conversation, limit, notes), notes)
 
 
-def _read_training(config: Config) -> list[Problem]:
-    d = config.data
-    if d.prompt_csv_url is None:
-        return _read(config, d.prompt_dataset, "train", d.max_samples)
-    question = d.question_column or "prompt"
+def _read_training(data: DataConfig) -> list[Problem]:
+    if data.prompt_csv_url is None:
+        return read_problems(
+            data.prompt_dataset,
+            split="train",
+            question_column=data.question_column,
+            answer_column=data.answer_column,
+            limit=data.max_samples,
+        )
+    question = data.question_column or "prompt"
     return read_prompt_csv(
-        d.prompt_csv_url, question_column=question, answer_column=d.answer_column, limit=d.max_samples
+        data.prompt_csv_url, question_column=question, answer_column=data.answer_column, limit=data.max_samples
     )
 
 
-def _read(config: Config, sources: Sequence[str], split: str, limit: int | None) -> list[Problem]:
-    return read_problems(
-        sources,
-        split=split,
-        question_column=config.data.question_column,
-        answer_column=config.data.answer_column,
-        limit=limit,
-        seed=0,
+def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[Asked]:
+    """The problems of all held-out data sets."""
+    data, asked = config.data, list[Asked]()
+    sources = data.eval_datasets or ([BUILTIN] if trains_on_builtin(data) else [])
+    how = Reading(
+        "--eval_datasets",
+        max_prompt_tokens=limit,
+        question_column=data.question_column,
+        answer_column=data.answer_column,
+        limit=config.eval.eval_samples,
+        overlong=data.overlong_prompts,
     )
+    for source, name in zip(sources, short_names(sources), strict=True):
+        asked += read_held_out(source, name, how, conversation, notes)
+    return asked
 
 
 @dataclass(frozen=True)
@@ -289,11 +289,15 @@ def training_sampling(config: Config, conversation: Conversation) -> Sampling:
     return Sampling(**sampling_arguments(config), **stops)
 
 
-def evaluation_sampling(config: Config, conversation: Conversation) -> Sampling:
-    """How evaluations sample: from the whole distribution, at a temperature of their own."""
-    return replace(
-        training_sampling(config, conversation), temperature=config.eval.eval_temperature, top_k=0, top_p=1.0
-    )
+def make_evaluator(
+    config: Config, held_out: Sequence[Asked], engine: Engine, tokenizer: Any, conversation: Conversation
+) -> Evaluator | None:
+    """What answers the held-out problems, if there are any: from the whole distribution, at a temperature of its own."""
+    if not held_out:
+        return None
+    e = config.eval
+    sampling = replace(training_sampling(config, conversation), temperature=e.eval_temperature, top_k=0, top_p=1.0)
+    return Evaluator(held_out, engine, sampling, tokenizer, conversation, samples=e.eval_generations)
 
 
 def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a person sees of a run: a live bar with the phase and the time left, a line for each episode, samples, warnings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rlvr.boost.use import readable
 from rlvr.tracking import append_json
 from rlvr.trainer.callbacks import Callback
 
@@ -82,13 +83,12 @@ class ConsoleView(Callback):
     def on_learn_batch_end(self, trainer: "OnlineTrainer", batch: "Sequence[Experience]") -> None:
         self._phase(f"update {trainer.progress.mini_batch}")
 
+    def on_evaluate_start(self, trainer: "OnlineTrainer") -> None:
+        self._phase("evaluating")
+
     def on_evaluate_end(self, trainer: "OnlineTrainer", metrics: Mapping[str, float]) -> None:
-        if "eval/accuracy" not in metrics:
-            return
-        self.console.print(
-            f"[bold]held-out accuracy {metrics.get('eval/accuracy', 0):.1%}[/] after {trainer.progress.episode} episodes "
-            f"({metrics.get('eval/length_tokens', 0):.0f} tokens a response, {metrics.get('eval/format', 0):.0%} in format)"
-        )
+        for line in evaluation_lines(metrics, trainer.progress.episode):
+            self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_episode_end(self, trainer: "OnlineTrainer", episode: int, metrics: Mapping[str, float]) -> None:
         self._progress.update(self._task, completed=episode + 1)
@@ -145,6 +145,32 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
+def evaluation_lines(metrics: Mapping[str, float], episodes: int) -> Iterator[str]:
+    """Held-out accuracy over all data sets; and of each by itself, where there are several."""
+    prefixes = [name.removesuffix("/accuracy") for name in metrics if name.endswith("/accuracy")]
+    for prefix in sorted(prefixes, key=len):
+        of_it = {name.removeprefix(f"{prefix}/"): v for name, v in metrics.items() if name.startswith(f"{prefix}/")}
+        name = escape(prefix.removeprefix("eval/"))
+        what = (
+            f"[bold]held-out accuracy {of_it['accuracy']:.1%}[/]"
+            if prefix == "eval"
+            else f"    {name} {of_it['accuracy']:.1%}"
+        )
+        parts = (
+            [f"95 %: {of_it['accuracy_low']:.1%} to {of_it['accuracy_high']:.1%}"] if "accuracy_low" in of_it else []
+        )
+        parts += [f"{k.replace('_at_', '@')} {of_it[k]:.1%}" for k in _largest_k(of_it)]
+        parts += [f"{of_it['length_tokens']:.0f} tokens a response"] if "length_tokens" in of_it else []
+        parts += [f"{of_it['format']:.0%} in format"] if "format" in of_it else []
+        yield f"{what} after {episodes} episodes ({', '.join(parts)})"
+
+
+def _largest_k(of_it: Mapping[str, float]) -> list[str]:
+    """pass@k and maj@k for all responses to a problem."""
+    ks = [int(name.removeprefix("pass_at_")) for name in of_it if name.startswith("pass_at_")]
+    return [f"{kind}_at_{max(ks)}" for kind in ("pass", "maj")] if ks else []
+
+
 def episode_line(metrics: Mapping[str, float]) -> str:
     """One episode in one line: what was earned, how far the policy moved, and where the time went."""
     parts = [f"reward {metrics.get('objective/scores', float('nan')):.3f}"]
@@ -158,4 +184,6 @@ def episode_line(metrics: Mapping[str, float]) -> str:
     phases = [name for name in ("rollout", "reward", "score", "update") if f"time/{name}" in metrics]
     total = sum(metrics[f"time/{name}"] for name in phases) or 1.0
     shares = " ".join(f"{name} {metrics[f'time/{name}'] / total:.0%}" for name in phases)
-    return "  ".join(parts) + f"  | {metrics.get('time/episode', 0):.1f}s: {shares}"
+    used = metrics.get("memory/device_peak_bytes", metrics.get("memory/rss_bytes"))
+    memory = "" if used is None else f"  {readable(used)}"
+    return "  ".join(parts) + f"  | {metrics.get('time/episode', 0):.1f}s: {shares}{memory}"

@@ -5,6 +5,7 @@ checks serve a run that is going on and the history of one that has ended.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -15,6 +16,10 @@ PATIENCE = 3
 """Rows for which a sign must last."""
 WINDOW = 10
 """Rows that trends are measured over."""
+LOOKED_AT = 2 * WINDOW + 1
+"""Newest rows that any check looks at."""
+STARTS = ("policy/entropy_avg",)
+"""Metrics of whose first value, however long ago, a check reads."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,21 @@ class Finding:
 def diagnose(rows: Rows) -> list[Finding]:
     """The signs at the newest of the rows."""
     return [finding for check in CHECKS for finding in check(rows)] if rows else []
+
+
+class History:
+    """Rows as they come: what `diagnose` says of all of them so far, from those that it looks at."""
+
+    def __init__(self) -> None:
+        self._newest: deque[Mapping[str, float]] = deque(maxlen=LOOKED_AT)
+        self._first: dict[str, float] = {}
+
+    def add(self, row: Mapping[str, float]) -> list[Finding]:
+        """The signs at this row, which comes after those before."""
+        if len(self._newest) == LOOKED_AT:  # the oldest gives way
+            self._first = {n: v for n, v in self._newest[0].items() if n in STARTS} | self._first
+        self._newest.append(row)
+        return diagnose([self._first, *self._newest] if self._first else [*self._newest])
 
 
 def _lasts(rows: Rows, name: str, bad: Callable[[float], bool], count: int = PATIENCE) -> bool:
@@ -68,14 +88,14 @@ def _constant(rows: Rows) -> Iterator[Finding]:
 
 
 def _groups(rows: Rows) -> Iterator[Finding]:
-    for name in ("dynamic/groups_with_signal", "objective/groups_with_signal"):
-        if _lasts(rows, name, lambda share: share < 0.1):
-            yield Finding(
-                "groups without signal",
-                f"only {rows[-1][name]:.0%} of the groups hold both better and worse responses",
-                "take problems that are neither always nor never solved, more --num_generations, or --dynamic_sampling",
-                (name,),
-            )
+    name = "objective/groups_with_signal"
+    if _lasts(rows, name, lambda share: share < 0.1):
+        yield Finding(
+            "groups without signal",
+            f"only {rows[-1][name]:.0%} of the groups hold both better and worse responses",
+            "take problems that are neither always nor never solved, more --num_generations, or --dynamic_sampling",
+            (name,),
+        )
 
 
 def _failing(rows: Rows) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ It counts tensors of one process at the longest sequences that the settings allo
 the allocator take for themselves, and experience, which is small beside the rest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -14,6 +14,7 @@ from rlvr.checks.lora import lora_settings
 from rlvr.config import Config, ParallelConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
+from rlvr.memory_products import library_bytes
 from rlvr.models import attention
 from rlvr.models.adapter import is_adapter
 from rlvr.models.footprint import BFLOAT16, FLOAT32, Footprint, Precision
@@ -58,6 +59,10 @@ class Phase:
     @property
     def peak(self) -> int:
         return self.held + sum(self.passing.values())
+
+    def with_libraries(self, size: int) -> "Phase":
+        """With so many bytes that libraries take in all phases."""
+        return replace(self, passing=self.passing | {"libraries": size})
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,11 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
         count = reward.backbone_parameters + reward.hidden
         roles.append(Role("reward model", count, FLOAT32 * count))
         models["reward model"] = reward
-    return Estimate(tuple(roles), _phases(case, roles, models))
+    phases = _phases(case, roles, models)
+    if not on_gpu:  # prefill, scoring and learning differ in shape, and each new token from the last
+        size = library_bytes(actor, precision, passes=3, new_tokens=lengths.response)
+        phases = tuple(phase.with_libraries(size) for phase in phases)
+    return Estimate(tuple(roles), phases)
 
 
 def trained(parallel: ParallelConfig, world_size: int, precision: str, name: str, count: int, learned: int) -> Role:
@@ -297,13 +306,3 @@ def of_head(model: Footprint, chunk: int, on_gpu: bool) -> dict[str, int]:
 def at_work(logits: int, on_gpu: bool) -> int:
     """Logits, of so many, that element-wise operations go over at once."""
     return logits if on_gpu else min(logits, CPU_BLOCK)
-
-
-def readable(size: int) -> str:
-    """Bytes as a person reads them: `1.5 GiB`."""
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"

@@ -3,6 +3,7 @@
 from rlvr.checks.lora import lora_settings
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.memory import LOGITS_FORWARD, Estimate, Phase, as_run, at_work, buckets, of_decoder, of_head, trained
+from rlvr.memory_products import library_bytes
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
 from rlvr.models.footprint import FLOAT32, Footprint
@@ -53,4 +54,8 @@ def estimate(config: AnyConfig, world_size: int, precision: str, on_gpu: bool) -
         evaluating["logits"] = LOGITS_FORWARD * at_work(chunk * model.vocabulary, on_gpu) * FLOAT32
         learning |= of_head(model, chunk, on_gpu)
     at_rest = role.parameters + role.optimizer + buckets(role, config.parallel)
-    return Estimate((role,), (Phase("evaluating", at_rest, evaluating), Phase("learning", role.total, learning)))
+    phases = (Phase("evaluating", at_rest, evaluating), Phase("learning", role.total, learning))
+    if not on_gpu:
+        size = library_bytes(model, precision, passes=1)
+        phases = (phases[0].with_libraries(size), phases[1].with_libraries(size))
+    return Estimate((role,), phases)

@@ -32,7 +32,12 @@ class Meter:
     def add_max(self, name: str, values: Tensor, mask: Tensor) -> None:
         """Keep the largest of the masked entries of a [B, R] tensor, if there are any."""
         if bool(mask.any()):
-            self.maxima[name] = max(self.maxima.get(name, -torch.inf), float(values.detach()[mask].max()))
+            self.add_peaks({name: float(values.detach()[mask].max())})
+
+    def add_peaks(self, values: Mapping[str, float]) -> None:
+        """Keep the largest value of each name."""
+        for name, value in values.items():
+            self.maxima[name] = max(self.maxima.get(name, value), value)
 
     def add_tokens(self, name: str, values: Tensor, mask: Tensor) -> None:
         """Add the masked entries of a [B, R] tensor."""

@@ -25,8 +25,8 @@ _FREE = {
     "ckpt": ("save_path", "resume", "keep_checkpoints", "save_interval"),
     "log": ("log_dir", "use_wandb", "num_sample_generations", "progress", "log_interval"),
     "model": ("trust_remote_code",),
-    "eval": ("eval_interval", "eval_samples", "eval_temperature"),
-    "data": ("eval_dataset",),
+    "eval": ("eval_interval", "eval_samples", "eval_generations", "eval_temperature"),
+    "data": ("eval_dataset", "eval_datasets"),
     # A checkpoint holds whole tensors, which any plugin takes up; only rounding differs.
     "parallel": (
         *("plugin", "zero_cpu_offload", "zero_stage", "tp", "pp", "sp", "sp_mode"),

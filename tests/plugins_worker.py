@@ -87,7 +87,7 @@ class Rows:
         self.rows: list[dict[str, float]] = []
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        self.rows.append({k: v for k, v in metrics.items() if not k.startswith("time/")})
+        self.rows.append({k: v for k, v in metrics.items() if not k.startswith(("time/", "memory/"))})
 
     def close(self) -> None: ...
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlvr.diagnosis import CHECKS, diagnose
+from rlvr.diagnosis import CHECKS, LOOKED_AT, History, diagnose
 from rlvr.trainer.watch import Watch
 
 
@@ -30,7 +30,7 @@ def healthy(episode: int) -> dict[str, float]:
         "reward/a": share,
         "reward/b": 0.5 * share,
         "reward/a/failed": 0.0,
-        "dynamic/groups_with_signal": 0.6,
+        "objective/groups_with_signal": 0.6,
     }
 
 
@@ -53,7 +53,7 @@ def falls(i: int) -> float:
 
 SICK: dict[str, dict[str, Any]] = {
     "constant reward": {"objective__scores_std": 0.0},
-    "groups without signal": {"dynamic__groups_with_signal": 0.05},
+    "groups without signal": {"objective__groups_with_signal": 0.05},
     "a fails": {"reward__a__failed": 0.01},
     "grader time-outs": {"outcome__timed_out": 0.05},
     "everything truncated": {"response__truncated": 0.97},
@@ -101,6 +101,39 @@ def test_nan_is_a_runaway_and_breaks_no_other_check() -> None:
     assert "KL runaway" in names(rows)
     assert names(run(grad_norm__actor=lambda i: math.nan if i == 39 else 1.0)) == ["gradient spike (actor)"]
     assert names([{}] * 40) == [] and names([{"step": 1.0}] * 3) == []
+
+
+SLOWLY = {"policy__entropy_avg": lambda i: 1.0 if i < 20 else 0.01, "outcome__correct": 0.3}
+
+
+@pytest.mark.parametrize("changes", [*SICK.values(), SLOWLY, {"objective__kl": math.nan, "grad_norm__actor": math.nan}])
+@pytest.mark.parametrize("late", [0, 5, LOOKED_AT + 4])
+def test_row_by_row_is_as_all_rows_at_once(changes, late) -> None:
+    """Also where metrics begin later than the run."""
+    rows = [{"outcome/correct": 0.3}] * late + run(3 * LOOKED_AT, **changes)
+    history = History()
+    assert [history.add(row) for row in rows] == [diagnose(rows[: i + 1]) for i in range(len(rows))]
+    assert any(diagnose(rows[: i + 1]) for i in range(len(rows)))
+
+
+def test_a_row_costs_the_same_however_many_came_before() -> None:
+    class Counted(dict):
+        looked = 0
+
+        def get(self, *arguments):
+            Counted.looked += 1
+            return super().get(*arguments)
+
+        def __contains__(self, name):
+            Counted.looked += 1
+            return super().__contains__(name)
+
+    history, costs = History(), []
+    for row in run(300, **SICK["entropy collapse"]):
+        before = Counted.looked
+        history.add(Counted(row))
+        costs.append(Counted.looked - before)
+    assert max(costs[100:]) == max(costs[200:]) <= 2 * max(costs[:40])
 
 
 def test_the_watch_warns_now_and_then() -> None:

@@ -39,6 +39,7 @@ LAYERS = [
         "rlvr.memory_supervised",
         "rlvr.hand_on",
         "rlvr.memory",
+        "rlvr.memory_products",
         "rlvr.run_folder",
         "rlvr.evaluation",
     ],

@@ -1,10 +1,16 @@
 """The memory estimate: its counts against real models and real backward passes, and what settings change in it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
+from rlvr.boost.use import readable
 from rlvr.config import from_dict
-from rlvr.memory import Lengths, cache_columns, estimate, micro_batch_rows, readable
+from rlvr.memory import Lengths, cache_columns, estimate, micro_batch_rows
+from rlvr.memory_products import BACKWARD, CODE_BYTES, FORWARD, START_BYTES
 from rlvr.models.footprint import Footprint, Precision
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 from rlvr.rollout.cache import RoomyCache
@@ -121,6 +127,55 @@ def test_phases_follow_the_settings() -> None:
     reference = estimate(made(), 1, "fp32", False).roles[-1].total
     assert plain[learning].held - phases(on_gpu=True)[learning].held == reference
     assert estimate(made(), 1, "fp32", False).peak == max(p.peak for p in plain.values())
+
+
+def test_bf16_products_on_a_cpu_are_counted_as_onednn_compiles_them() -> None:
+    """In a process of its own, which counts how many it makes, and what of the process's memory they take."""
+    code = """
+import torch
+from rlvr.boost.use import memory_use
+from rlvr.models.attention import causal_attention, next_token_attention
+torch.set_num_threads(1)
+bf16 = dict(dtype=torch.bfloat16)
+def learn(rows):
+    x, w = torch.zeros(rows, 64, requires_grad=True, **bf16), torch.zeros(96, 64, requires_grad=True, **bf16)
+    torch.nn.functional.linear(x, w).sum().backward()
+    q, k, v = (torch.zeros(2, 4, rows, 16, requires_grad=True, **bf16) for _ in range(3))
+    causal_attention(q, k, v, 1.0).sum().backward()
+learn(8)
+before = memory_use()["memory/rss_bytes"]
+for rows in range(9, 19):
+    learn(rows)
+learned = memory_use()["memory/rss_bytes"]
+with torch.no_grad():
+    for tokens in range(40, 80):
+        k = torch.zeros(4, 4, tokens, 16, **bf16)
+        next_token_attention(torch.zeros(4, 4, 1, 16, **bf16), k, k, None, 1.0)
+print("took", learned - before, memory_use()["memory/rss_bytes"] - learned)
+"""
+    env = os.environ | {"ONEDNN_VERBOSE": "profile_create", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    if "avx512_core_bf16" not in done.stdout:
+        pytest.skip("oneDNN does not compile bfloat16 products for this processor")
+    made = [line for line in done.stdout.splitlines() if "create:cache_miss" in line and ",matmul," in line]
+    weights, tokens = 1, 40
+    assert len(made) == 11 * (3 * weights + FORWARD + BACKWARD) + FORWARD * tokens
+    learning, decoding = map(float, done.stdout.split("took")[1].split())
+    assert decoding == pytest.approx(FORWARD * tokens * CODE_BYTES, rel=0.2)
+    assert learning == pytest.approx(10 * (3 * weights + FORWARD + BACKWARD) * CODE_BYTES, rel=0.4)
+
+
+def test_compiled_products_are_counted_where_there_are_any() -> None:
+    def code(config, precision: str, on_gpu: bool) -> set[int]:
+        return {phase.passing.get("libraries", 0) for phase in estimate(config, 1, precision, on_gpu).phases}
+
+    assert code(made(), "bf16", True) == {0} and code(made(), "fp32", False) == {START_BYTES}
+    shapes = Footprint("tiny", Precision()).product_shapes
+    products = 3 * (shapes + FORWARD) + 2 * shapes + BACKWARD + shapes + FORWARD * 64
+    assert code(made(), "bf16", False) == {START_BYTES + CODE_BYTES * products}
+    long = made(rollout={"experience_batch_size": 64, "max_length": 3000, "max_new_tokens": 2000})
+    assert code(long, "bf16", False) == {START_BYTES + CODE_BYTES * 1024}
 
 
 def test_rows_of_a_micro_batch() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tiny_models import tiny_model
-from trainer_harness import loader, make_trainer
+from trainer_harness import FixedEngine, loader, make_trainer
 
 from rlvr.data.supervised import Example
 from rlvr.trainer.callbacks import Callback
@@ -77,6 +77,45 @@ def test_advantages_are_averaged_before_they_are_whitened() -> None:
     trainer._make_experience()
     every = torch.cat([item.advantages for item in trainer.buffer.items])
     assert trainer.meter.means()["advantages"] == pytest.approx(every.mean().item(), abs=1e-6)
+
+
+def test_memory_is_a_curve(tmp_path) -> None:
+    """Of whole runs and of supervised ones; what is resident now is not more than what was at most."""
+    import resource
+
+    from supervised_harness import make as make_supervised
+
+    make_trainer(tmp_path).fit(2, 1, 1, loader())
+    (tmp_path / "sft").mkdir()
+    make_supervised("sft", tmp_path / "sft", total_steps=2).fit()
+    written = [json.loads(line) for f in (tmp_path, tmp_path / "sft") for line in (f / "metrics.jsonl").open()]
+    assert len(written) >= 3
+    peaks = [row["memory/rss_peak_bytes"] for row in written]
+    assert all(2**27 < row["memory/rss_bytes"] <= row["memory/rss_peak_bytes"] for row in written) and peaks == sorted(
+        peaks
+    )
+    assert peaks[-1] <= 1.05 * 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert ("memory/device_peak_bytes" in written[0]) == torch.cuda.is_available()
+
+
+@pytest.mark.parametrize("estimator", ["gae", "grpo"])
+def test_groups_with_signal_wherever_there_are_groups(estimator) -> None:
+    """Two groups of four: one with a better response, one where all are alike."""
+    seen = {}
+
+    class Keep(Callback):
+        def on_episode_end(self, trainer, episode, metrics) -> None:
+            seen.update(metrics)
+
+    same, better = [7, 8, 1], [5, 5, 1]
+    engine = FixedEngine([same, same, better, same, same, same, same, same])
+    settings = {"estimator": estimator}
+    arguments = {"engine": engine, "num_generations": 4, "train_batch_size": 8, "callbacks": [Keep()]}
+    make_trainer(experience_settings=settings, **arguments).fit(1, 1, 1, loader(per_step=2))
+    assert seen["objective/groups_with_signal"] == 0.5
+    seen.clear()
+    make_trainer(callbacks=[Keep()]).fit(1, 1, 1, loader())
+    assert "objective/groups_with_signal" not in seen, "single responses are no groups"
 
 
 def test_the_divergence_can_be_watched(tmp_path) -> None:

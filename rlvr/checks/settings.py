@@ -101,6 +101,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
             "sampled with: take --engine hf, or leave --tis_cap out"
         )
     lora_settings(config.model)
+    _check_evaluation(config)
     if config.train.disable_loss_mask:
         raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
     a = config.algo
@@ -134,7 +135,7 @@ _AT_LEAST_1 = {
         "chunk_tokens",
     ),
     "data": ("ptx_batch_size",),
-    "eval": ("eval_samples",),
+    "eval": ("eval_samples", "eval_generations"),
     "ckpt": ("keep_checkpoints",),
     "algo": ("kl_horizon", "max_refills"),
 }
@@ -164,6 +165,17 @@ def _check_sampled_logprobs(config: Config) -> None:
     if config.algo.tis_cap is not None:
         raise UserError(
             "--tis_cap weighs recomputed logprobs against sampled ones: take --old_logprobs recompute, or no cap"
+        )
+
+
+def _check_evaluation(config: Config) -> None:
+    e, sources = config.eval, config.data.eval_datasets
+    if len(set(sources)) < len(sources):
+        raise UserError(f"--eval_datasets {' '.join(sources)}: a data set is named twice; name it once")
+    if e.eval_generations > 1 and e.eval_temperature == 0:
+        raise UserError(
+            f"--eval_generations {e.eval_generations} at --eval_temperature 0 gives one response several times: give a "
+            "temperature, such as 0.7 or 1"
         )
 
 

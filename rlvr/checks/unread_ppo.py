@@ -71,11 +71,19 @@ def _with_neural(c: Config) -> str:
 
 
 def _reads_files(c: Config) -> bool:
-    return not trains_on_builtin(c.data) or any(source != BUILTIN for source in c.data.eval_dataset)
+    return not trains_on_builtin(c.data) or any(source != BUILTIN for source in c.data.eval_datasets)
 
 
 def _evaluates(c: Config) -> bool:
-    return bool(c.data.eval_dataset) or trains_on_builtin(c.data)
+    return bool(c.data.eval_datasets) or trains_on_builtin(c.data)
+
+
+def _samples(c: Config) -> bool:
+    return c.rollout.engine != "replay"
+
+
+def _replayed(c: Config) -> str:
+    return " with --engine replay, which takes responses from the data"
 
 
 def _no_critic(c: Config) -> str:
@@ -221,13 +229,7 @@ RULES = (
         lambda c: " without --rl_env_type, whose settings it holds",
         lambda c: "Leave it out, or give that",
     ),
-    Rule(
-        "rollout",
-        ("top_k", "top_p"),
-        lambda c: c.rollout.engine != "replay",
-        lambda c: " with --engine replay, which takes responses from the data",
-        off=(0, 1.0),
-    ),
+    Rule("rollout", ("top_k", "top_p"), _samples, _replayed, off=(0, 1.0)),
     Rule(
         "train",
         ("offload_inference_models",),
@@ -237,11 +239,13 @@ RULES = (
     *PARALLEL,
     Rule(
         "eval",
-        ("eval_interval", "eval_samples", "eval_temperature"),
+        ("eval_interval", "eval_samples", "eval_generations", "eval_temperature"),
         _evaluates,
         lambda c: ": there are no held-out problems",
-        lambda c: "Leave it out, or give --eval_dataset",
+        lambda c: "Leave it out, or give --eval_datasets",
     ),
+    Rule("eval", ("eval_generations",), _samples, _replayed, off=(1,)),
+    Rule("eval", ("eval_temperature",), _samples, _replayed),
     *ON_RAY,
     Rule(
         "data",

@@ -77,8 +77,9 @@ class DataConfig:
     """Use at most this many problems."""
     overlong_prompts: Literal["drop", "truncate"] = "drop"
     """What happens to prompts that leave no room for a response: drop (and count), or cut the question on its left."""
-    eval_dataset: list[str] = field(default_factory=list)
-    """Held-out problems. Default: the test split of the built-in problems when training on them, else none."""
+    eval_datasets: Annotated[list[str], _alias("eval_dataset")] = field(default_factory=list)
+    """Held-out problems, with metrics of their own for each of several data sets. Default: the test split of the built-in
+    problems when training on them, else none."""
     ptx_dataset: list[str] = field(default_factory=list)
     """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
@@ -355,7 +356,9 @@ class EvalConfig:
     eval_interval: int = 0
     """Episodes between evaluations; 0 = before and after training only."""
     eval_samples: int = 256
-    """Most held-out problems in one evaluation."""
+    """Most held-out problems of each data set."""
+    eval_generations: int = 1
+    """Responses to each held-out problem, for pass@k and maj@k; more than one needs a temperature."""
     eval_temperature: float = 0.0
     """Sampling temperature of evaluations; 0 = greedy."""
 

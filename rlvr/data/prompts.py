@@ -1,7 +1,8 @@
 """Problems as prompts: token ids that leave room for a response, and the loader that feeds them to the trainer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
 from rlvr.data.problem import Problem
@@ -36,6 +37,14 @@ class PreparedPrompts:
 
 class PromptLoader(Loader[Prompt]):
     """The trainer's `prompt_dataloader`: yields this process's share of each batch as a list of `Prompt`s, for ever."""
+
+
+def fingerprint(prompts: Iterable[Prompt]) -> str:
+    """Changes when a problem, its right answer or its prompt does."""
+    digest = blake2b(digest_size=8)
+    for prompt in prompts:
+        digest.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())
+    return digest.hexdigest()
 
 
 def prepare_prompts(

@@ -1,6 +1,11 @@
-"""`Evaluator`: answers to held-out problems, graded by rule whatever the reward functions pay."""
+"""`Evaluator`: answers to held-out problems, graded by rule whatever the reward functions pay; for `rlvr eval` and for training.
 
-from collections.abc import Sequence
+The problems are answered part by part, and what is drawn for a part depends on its place among the problems alone, so that
+the figures are the same for any number of processes, and for a session that goes on where another was stopped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -8,31 +13,57 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards import Outcome, Sample, grade
 from rlvr.conversation import Conversation
-from rlvr.data.prompts import Prompt
-from rlvr.metrics import Meter
+from rlvr.evaluation.held_out import Asked
+from rlvr.evaluation.records import Line
+from rlvr.evaluation.summary import as_metrics
+from rlvr.metrics import gather_json
 from rlvr.rewarding import make_sample
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A response to a held-out problem, with the verdict on it."""
+    """A response to a held-out problem, with the verdict on it; `number` counts the responses to the same one."""
 
-    prompt: Prompt
+    asked: Asked
+    number: int
     sample: Sample
     outcome: Outcome
     in_format: bool
     tokens: int
     correct_anyway: bool  # right, or right but for the tags, which a model that was not trained on them leaves out
 
+    def figures(self) -> Line:
+        """What the summary reads."""
+        return {
+            "dataset": self.asked.dataset,
+            "problem": self.asked.prompt.problem.id,
+            "sample": self.number,
+            "status": self.outcome.status,
+            "correct": self.outcome.correct,
+            "correct_anyway": self.correct_anyway,
+            "answer": self.outcome.answer,
+            "format": self.in_format,
+            "finished": self.sample.finished,
+            "tokens": self.tokens,
+        }
+
+
+Describe = Callable[[Sequence[Answered]], Iterable[Line]]
+
+
+def figures(answers: Sequence[Answered]) -> list[Line]:
+    """What the summary reads, and nothing more."""
+    return [answered.figures() for answered in answers]
+
 
 class Evaluator:
-    """Answers a fixed set of problems and counts what is right.
+    """Answers a fixed set of problems and grades the answers.
 
     Args:
-        prompts: the held-out problems; split over ranks here.
+        asked: the held-out problems; the same in all processes, which divide them here.
         engine: samples responses.
-        sampling: how; temperature 0 is greedy.
+        sampling: how; temperature 0 is greedy. A part holds as many problems as `batch_size` has room for.
         tokenizer: of the model.
         conversation: template, whose answer tags hold the answer.
         seed: of the sampling; the same at every evaluation, so that curves differ by the model only.
@@ -41,7 +72,7 @@ class Evaluator:
 
     def __init__(
         self,
-        prompts: Sequence[Prompt],
+        asked: Sequence[Asked],
         engine: Engine,
         sampling: Sampling,
         tokenizer: PreTrainedTokenizerBase,
@@ -49,38 +80,71 @@ class Evaluator:
         seed: int = 0,
         samples: int = 1,
     ) -> None:
-        self.prompts = list(prompts)
+        self.asked = list(asked)
         self.engine, self.sampling = engine, sampling
         self.tokenizer, self.conversation = tokenizer, conversation
         self.seed, self.samples = seed, samples
+        self.part = max(1, sampling.batch_size // samples)
 
-    def __call__(self, model: PreTrainedModel) -> dict[str, float]:
-        """`eval/accuracy`, `eval/format`, `eval/length_tokens`, `eval/truncated`, and `eval/problems`, their number.
-        Collective."""
-        rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        meter = Meter()
-        for answered in self.answers(model, self.prompts[rank::world_size], rank):
-            meter.add("eval/accuracy", float(answered.outcome.correct))
-            meter.add_count("eval/problems", 1.0)
-            meter.add("eval/format", float(answered.in_format))
-            meter.add("eval/length_tokens", answered.tokens)
-            meter.add("eval/truncated", float(not answered.sample.finished))
-        return meter.means()
+    def __call__(
+        self, model: PreTrainedModel, stop_asked: Callable[[], bool] = lambda: False
+    ) -> dict[str, float] | None:
+        """The figures under the names of metrics, `eval/accuracy` and so on. Collective.
 
-    def answers(self, model: PreTrainedModel, prompts: Sequence[Prompt], place: int = 0) -> list[Answered]:
-        """The model's responses to some of the problems, `samples` to each, one after the other.
-
-        `place` is what the random numbers depend on besides the seed: a rank, or which part of the problems this is.
+        Args:
+            stop_asked: asked after each part; gives the same answer in all processes. Where it is yes, there are no figures.
         """
-        asked = [prompt for prompt in prompts for _ in range(self.samples)]
-        rollouts = self.engine.generate(model, asked, self.sampling, ("eval", self.seed, place)) if asked else []
-        return [self._grade(prompt, rollout) for prompt, rollout in zip(asked, rollouts, strict=True)]
+        found: list[Line] = []
+        for done, lines in self.rounds(model):
+            found += lines
+            if done < len(self.asked) and stop_asked():
+                return None
+        return as_metrics(found)
 
-    def _grade(self, prompt: Prompt, rollout: Rollout) -> Answered:
-        problem, tags = prompt.problem, self.conversation.tags
+    def rounds(
+        self, model: PreTrainedModel, done: int = 0, describe: Describe = figures
+    ) -> Iterator[tuple[int, list[Line]]]:
+        """Answer the problems from place `done` on; each process takes a part in each round. Collective.
+
+        Args:
+            describe: what to keep of this process's answers, as plain JSON.
+
+        Yields:
+            How many problems are answered after the round, and the lines of the round in order; the same in all processes.
+        """
+        rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        count, answered, tokens = len(self.asked), 0, 0
+        own = sum(1 for i in range(done, count) if (i - done) // self.part % world_size == rank) * self.samples
+        while done < count:
+            start, end = (min(count, done + self.part * place) for place in (rank, rank + 1))
+            with self._reporting(answered, own, tokens):
+                answers = self._answers(model, start, end)
+            answered, tokens = answered + len(answers), tokens + sum(one.tokens for one in answers)
+            done = min(count, done + self.part * world_size)
+            yield done, [line for lines in gather_json(list(describe(answers))) for line in lines]
+
+    def _answers(self, model: PreTrainedModel, start: int, end: int) -> list[Answered]:
+        places = [(asked, number) for asked in self.asked[start:end] for number in range(self.samples)]
+        prompts = [asked.prompt for asked, _ in places]
+        rollouts = self.engine.generate(model, prompts, self.sampling, ("eval", self.seed, start)) if prompts else []
+        return [self._grade(*place, rollout) for place, rollout in zip(places, rollouts, strict=True)]
+
+    @contextmanager
+    def _reporting(self, answered: int, total: int, tokens: int) -> Iterator[None]:
+        """Within the block, the engine's progress counts all that this process answers, not a part of it."""
+        told = self.engine.on_progress
+        if told is not None:
+            self.engine.on_progress = lambda finished, _, new: told(answered + finished, total, tokens + new)
+        try:
+            yield
+        finally:
+            self.engine.on_progress = told
+
+    def _grade(self, asked: Asked, number: int, rollout: Rollout) -> Answered:
+        problem, tags = asked.prompt.problem, self.conversation.tags
         sample = make_sample(
             self.tokenizer,
-            prompt.ids,
+            asked.prompt.ids,
             rollout.response_ids.tolist(),
             gold=problem.answer,
             tags=tags,
@@ -92,4 +156,4 @@ class Evaluator:
         in_format = tags.is_well_formed(sample.response)
         anyway = outcome if in_format else grade(sample.response, problem.answer or "", question=problem.question)
         correct_anyway = outcome.correct or anyway.correct
-        return Answered(prompt, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)
+        return Answered(asked, number, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)

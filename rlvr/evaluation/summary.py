@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from rewards import equivalent
+from rewards.outcome import Status
 from rlvr.evaluation.statistics import majority_at_k, mean_interval, pass_at_k
 
 Line = Mapping[str, Any]
@@ -44,6 +45,44 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
         "rewards": _mean_scores(lines),
     }
     return found
+
+
+def summarise_each(lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
+    """`summarise` of each data set by itself, in their order."""
+    parts: dict[str, list[Line]] = {}
+    for line in lines:
+        parts.setdefault(line["dataset"], []).append(line)
+    return {name: summarise(part) for name, part in parts.items()}
+
+
+def as_metrics(lines: Sequence[Line]) -> dict[str, float]:
+    """The figures as metrics: `eval/accuracy` and so on over all problems, and, where there are several data sets, the same
+    of each as `eval/NAME/accuracy`.
+
+    Returns:
+        `problems`, `accuracy` with `accuracy_low` and `accuracy_high` (the ends of its 95 % interval), `accuracy_anyway`, `pass_at_K`
+        and `maj_at_K`, `format`, `truncated`, `length_tokens`, and the number of responses with each verdict, `num_wrong` and so
+        on; shares in [0, 1].
+    """
+    parts = summarise_each(lines)
+    found = _as_metrics("eval", summarise(lines))
+    if len(parts) > 1:
+        for name, summary in parts.items():
+            found |= _as_metrics(f"eval/{name}", summary)
+    return found
+
+
+def _as_metrics(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:
+    low, high = summary["accuracy_95"]
+    found = {
+        name: summary[name]
+        for name in ("problems", "accuracy", "accuracy_anyway", "format", "truncated", "length_tokens")
+    }
+    found |= {"accuracy_low": low, "accuracy_high": high}
+    # Not every tracker takes an @ in a name.
+    found |= {name.replace("@", "_at_"): value for name, value in summary.items() if "@" in name}
+    found |= {f"num_{status}": summary["statuses"].get(status, 0) for status in get_args(Status)}
+    return {f"{prefix}/{name}": float(value) for name, value in found.items()}
 
 
 def by_problem(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:

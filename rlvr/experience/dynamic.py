@@ -14,10 +14,9 @@ import torch
 
 from rewards import Sample
 from rewards.combine import Combined
-from rlvr.core.advantages import has_signal
 from rlvr.data.prompts import Prompt
 from rlvr.experience.maker import BaseExperienceMaker, Collected, timed
-from rlvr.experience.recording import record_totals
+from rlvr.experience.recording import record_groups, record_totals
 from rlvr.experience.verdicts import Verdicts
 from rlvr.metrics import Meter
 from rlvr.rollout.engine import Rollout
@@ -93,7 +92,7 @@ def collect_with_signal(
                 _sample(maker, share[:some], pool, meter, seconds, *seed, "refill", refills, len(share))
                 share = share[some:]
     meter.add("dynamic/refills", refills)
-    meter.add("dynamic/groups_with_signal", pool.with_signal, len(pool.signal))
+    record_groups(meter, pool.with_signal, len(pool.signal))
     meter.add_count("dynamic/groups_sampled", len(pool.signal))
     meter.add_count("dynamic/groups_missing", max(0, target - pool.with_signal))
     return _finish(maker, pool, target, meter, seconds, monte_carlo), len(pool.rollouts)
@@ -114,8 +113,7 @@ def _sample(
     with timed(seconds, "reward"):
         results = new.scoring.result()
         verdicts = maker.judge(new.rollouts, results, meter, greedy)
-    groups = torch.arange(len(repeated)) // pool.size
-    pool.signal += has_signal(verdicts.totals, verdicts.scored, groups)[:: pool.size].tolist()
+    pool.signal += verdicts.groups_with_signal(pool.size).tolist()
     pool.rollouts += new.rollouts
     pool.samples += new.samples
     pool.results += results

@@ -26,7 +26,7 @@ from rlvr.core.reductions import whiten
 from rlvr.core.rewards import token_rewards
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.recording import record_importance, record_samples, record_scores, record_totals
+from rlvr.experience.recording import record_groups, record_importance, record_samples, record_scores, record_totals
 from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.experience.verdicts import Verdicts, judge
@@ -133,6 +133,9 @@ class BaseExperienceMaker(ABC):
             results = responses.scoring.result()
             verdicts = self.judge(responses.rollouts, results, meter, greedy)
         record_totals(meter, verdicts.totals, verdicts.trained)
+        if self.settings.num_generations > 1:
+            signal = verdicts.groups_with_signal(self.settings.num_generations)
+            record_groups(meter, int(signal.sum()), len(signal))
         experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
 

@@ -18,6 +18,11 @@ def record_totals(meter: Meter, totals: Tensor, counted: Tensor) -> None:
     meter.add("_scores_squared", totals[counted].double().square().sum(), counted.sum())
 
 
+def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
+    """In how many of the groups (all responses to a prompt) the scores differ, so that comparing them teaches something."""
+    meter.add("objective/groups_with_signal", with_signal, groups)
+
+
 def record_scores(
     meter: Meter,
     scores: ModelScores,

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rewards.combine import Combined
+from rlvr.core.advantages import has_signal
 from rlvr.errors import UserError
 from rlvr.experience.settings import ExperienceSettings
 from rlvr.rollout.engine import Rollout
@@ -40,6 +41,11 @@ class Verdicts:
         """With the score of the greedy response to the same prompt; without one, a response is not trained on."""
         known = greedy.scored.repeat_interleave(num_generations)
         return replace(self, trained=self.trained & known, greedy=greedy.totals.repeat_interleave(num_generations))
+
+    def groups_with_signal(self, size: int) -> Tensor:
+        """[B / size] whether the scores in each group, `size` responses in a row, differ."""
+        groups = torch.arange(len(self.totals)) // size
+        return has_signal(self.totals, self.scored, groups)[::size]
 
     def take(self, rows: Sequence[int], trained: Tensor) -> "Verdicts":
         """Of these responses only, trained on where `trained` ([len(rows)]) allows it too."""

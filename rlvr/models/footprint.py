@@ -102,6 +102,12 @@ class Footprint:
     def vocabulary(self) -> int:
         return int(self.config.vocab_size)
 
+    @property
+    def product_shapes(self) -> int:
+        """How many different sizes the matrices have that states are multiplied by."""
+        weights = (m.weight for m in self.model.modules() if hasattr(m, "weight") and not isinstance(m, nn.Embedding))
+        return len({weight.shape for weight in weights if weight is not None and weight.dim() == 2})
+
     @cached_property
     def cache_elements(self) -> int:
         """Numbers that keys and values of one token take, over all layers."""

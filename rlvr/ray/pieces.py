@@ -66,5 +66,4 @@ def add_metrics(into: Any, states: Sequence[Mapping[str, Any]]) -> None:
             into.add(name, total, count)
         for name, number in state["counts"].items():
             into.add_count(name, number)
-        for name, value in state["maxima"].items():
-            into.maxima[name] = max(into.maxima.get(name, value), value)
+        into.add_peaks(state["maxima"])

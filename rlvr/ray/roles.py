@@ -22,6 +22,7 @@ from rlvr import checkpoint as files
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import make_booster, resolve_precision
+from rlvr.boost.use import memory_use
 from rlvr.build_rewards import make_reward_model
 from rlvr.checks.lora import lora_settings
 from rlvr.checks.settings import plan_batches
@@ -29,7 +30,7 @@ from rlvr.config import Config
 from rlvr.conversation import Conversation, choose_template
 from rlvr.data.examples import Example
 from rlvr.data.prompts import Prompt
-from rlvr.evaluation.evaluator import Evaluator
+from rlvr.evaluation.held_out import Asked
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import samples_of
 from rlvr.experience.scoring import Columns, Reader, policy_reader, read_rollouts, reference_reader, value_reader
@@ -216,6 +217,7 @@ class TrainablePPORole(BasePPORole):
         """One optimizer step on this rank's share of a mini-batch. Collective. Returns its metrics."""
         meter = Meter()
         self._learn(share, request, max(1, request.train_batch_size // self.world_size), meter)
+        meter.add_peaks(memory_use())
         return meter.state_dict()
 
     @abstractmethod
@@ -278,7 +280,7 @@ class Generates(BasePPORole):
 class RayPPOActor(TrainablePPORole, Generates):
     """The policy: samples, gives logprobs, learns; with LoRA and no reference model of its own also the divergence's origin."""
 
-    def _build(self, held_out: Sequence[Prompt], evaluation: Sampling) -> None:
+    def _build(self, held_out: Sequence[Asked]) -> None:
         config = self.config
         lora = lora_settings(config.model)
         plan = plan_batches(config, 1)
@@ -292,9 +294,7 @@ class RayPPOActor(TrainablePPORole, Generates):
         self.initial = None
         if config.algo.kl_coef and not build.has_initial_model(config, lora):
             self.initial = AdapterOff(self.boosted.unwrapped, self.boosted.forward)
-        self.evaluator = None
-        if held_out:
-            self.evaluator = Evaluator(held_out, self.engine, evaluation, self.tokenizer, self.conversation)
+        self.evaluator = build.make_evaluator(config, held_out, self.engine, self.tokenizer, self.conversation)
 
     def _policy(self) -> AbstractContextManager[Any]:
         return self.boosted.whole()
@@ -319,7 +319,7 @@ class RayPPOActor(TrainablePPORole, Generates):
         if self.evaluator is None:
             return {}
         with self._policy() as actor:
-            return self.evaluator(actor.model)
+            return self.evaluator(actor.model) or {}
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights, on the CPU; in rank 0. Collective."""

@@ -182,7 +182,7 @@ def _assemble(config: Config, session: Session, start: _Start) -> _Parts:
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
         session.note(note)
-    building["actor"] = groups["actor"].build(config, prompts.test, build.evaluation_sampling(config, conversation))
+    building["actor"] = groups["actor"].build(config, prompts.test)
     for role, refs in building.items():
         groups[role].collect(refs)
     if config.model.ref_model and "initial" in groups:

@@ -1,16 +1,18 @@
 """Which curves the report shows, and how: panels by topic, drawn by plotly in the browser."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlvr.evaluation.statistics import wilson_interval
 from rlvr.report.runs import Run
 
 # Okabe and Ito's colours, which people tell apart whatever their colour vision; yellow is left out on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
 BAND = 0.18
+MOST_BANDS = 3
+"""Curves of a chart that have their intervals drawn; beyond, nothing could be told apart."""
 
 
 @dataclass(frozen=True)
@@ -20,37 +22,51 @@ class Panel:
     Attributes:
         title: what it shows.
         text: how to read it, in a sentence.
-        metrics: curves, by name; a name that ends in * stands for all that begin so, without a further /.
+        metrics: curves, by name; a * stands for any characters but /.
         percent: whether values are shares.
+        gib: whether values are bytes, shown in GiB.
         log: logarithmic axis.
         stacked: as areas on top of each other, one run at a time.
+        alone: only where the report is on one run; several would have too many curves.
     """
 
     title: str
     text: str
     metrics: tuple[str, ...]
     percent: bool = False
+    gib: bool = False
     log: bool = False
     stacked: bool = False
+    alone: bool = False
 
     def found_in(self, run: Run) -> list[str]:
         """Its metrics that the run has."""
         found: list[str] = []
         for name in self.metrics:
-            stem = name.removesuffix("*")
-            same = [
-                m
-                for m in run.metrics
-                if m == name or (name.endswith("*") and m.startswith(stem) and "/" not in m[len(stem) :])
-            ]
+            same = matching(name, run.metrics)
             # Beside others, what never happened is not drawn.
             found += [m for m in same if (any if found else bool)(run.series(m)[1])]
         return found
 
 
+def matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """The names that a pattern stands for, pass@2 before pass@16."""
+    known = re.compile("[^/]*".join(map(re.escape, pattern.split("*"))))
+    return sorted(filter(known.fullmatch, names), key=_by_number)
+
+
+def _by_number(name: str) -> list[tuple[str, int]]:
+    return [(text, int(number or 0)) for text, number in re.findall(r"(\D+)(\d*)", name)]
+
+
 TOPICS: dict[str, tuple[Panel, ...]] = {
     "Learning": (
         Panel("Held-out accuracy", "Right answers to problems that were not trained on; the band is the 95 % interval.", ("eval/accuracy",), percent=True),
+        Panel("Held-out accuracy by data set", "The same of each data set.", ("eval/*/accuracy",), percent=True),
+        Panel("pass@k", "Chance that one of k answers to a held-out problem is right.", ("eval/pass_at_*",), percent=True),
+        Panel("maj@k", "Chance that the commonest of k answers to a held-out problem is right.", ("eval/maj_at_*",), percent=True),
+        Panel("pass@k by data set", "The same of each data set.", ("eval/*/pass_at_*",), percent=True, alone=True),
+        Panel("maj@k by data set", "The same of each data set.", ("eval/*/maj_at_*",), percent=True, alone=True),
         Panel("Right answers in training", "Share of sampled responses that the grader accepts.", ("outcome/correct",), percent=True),
         Panel("Reward", "Mean score of a response, before the divergence is taken off.", ("objective/scores",)),
         Panel("Components", "Each reward function's own mean.", ("reward/*",)),
@@ -61,14 +77,16 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
         Panel("Length", "Mean tokens of a response.", ("response/length_tokens", "eval/length_tokens")),
         Panel("Cut off", "Share of responses that hit the length limit.", ("response/truncated", "eval/truncated"), percent=True),
         Panel("In format", "Held-out responses with all tags in their places.", ("eval/format",), percent=True),
+        Panel("Held-out length", "Mean tokens of a response, by data set.", ("eval/*/length_tokens",)),
         Panel("Verdicts", "What the grader said.", ("outcome/wrong", "outcome/no_answer", "outcome/timed_out", "outcome/bad_gold", "outcome/error"), percent=True),
+        Panel("Held-out verdicts", "Responses that are not right, by what the grader said.", ("eval/num_wrong", "eval/num_no_answer", "eval/num_timed_out", "eval/num_error")),
     ),
     "Policy": (
         Panel("Divergence", "KL from the initial model, summed over a response.", ("objective/kl",)),
         Panel("Entropy", "Nats a token; near 0 the policy has stopped exploring.", ("policy/entropy_avg",)),
         Panel("Clipped", "Share of tokens whose ratio is clipped; above 30 % updates are too large.", ("policy/clipfrac_avg",), percent=True),
         Panel("Step size", "KL between the sampling and the updated policy, per token.", ("policy/approxkl_avg",)),
-        Panel("Groups with signal", "Share of groups that hold both better and worse responses.", ("dynamic/groups_with_signal", "objective/groups_with_signal"), percent=True),
+        Panel("Groups with signal", "Share of groups that hold both better and worse responses.", ("objective/groups_with_signal",), percent=True),
     ),
     "Optimisation": (
         Panel("Explained variance", "What share of the returns' variance the critic foretells; 1 is all, below 0 worse than a constant.", ("critic/explained_variance",)),
@@ -79,6 +97,10 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
     "Time": (
         Panel("Where the time goes", "Seconds of each episode, by phase.", ("time/rollout", "time/reward", "time/score", "time/update"), stacked=True),
         Panel("Training time", "Seconds since the start, evaluations left out.", ("time/total",)),
+    ),
+    "Memory": (
+        Panel("Main memory", "GiB of the process that holds most: now, and the most so far.", ("memory/rss_bytes", "memory/rss_peak_bytes"), gib=True),
+        Panel("GPU memory", "GiB of tensors on the fullest GPU: now, and the most so far.", ("memory/device_bytes", "memory/device_peak_bytes"), gib=True),
     ),
 }  # fmt: skip
 
@@ -96,7 +118,7 @@ class Chart:
 def charts_of(runs: Sequence[Run], panels: Sequence[Panel]) -> Iterator[Chart]:
     """The panels for which any run has data."""
     for panel in panels:
-        if not any(panel.found_in(run) for run in runs):
+        if not any(panel.found_in(run) for run in runs) or (panel.alone and len(runs) > 1):
             continue
         if panel.stacked:
             for run in runs:
@@ -112,38 +134,39 @@ def _chart(panel: Panel, runs: Sequence[Run], names_run: bool) -> Chart:
     everything = list(dict.fromkeys(name for run in runs for name in panel.found_in(run)))
     for number, run in enumerate(runs):
         for name in panel.found_in(run):
-            steps, values = run.series(name)
+            steps, values = _series(panel, run, name)
+            if not values:
+                continue
             place = everything.index(name)
             several = len(everything) > 1
             parts = [*([run.name] if len(runs) > 1 else []), *([_plain(name, everything)] if several else [])]
             label = " · ".join(parts) or panel.title
             # One run: a colour for each metric. Several: a colour for each run, a dash for each metric.
             colour = COLOURS[(number if len(runs) > 1 else place) % len(COLOURS)]
-            if name == "eval/accuracy":
-                traces += _band(run, steps, values, colour)
-            traces.append(
-                _line(panel, steps, values, label, colour, DASHES[place % len(DASHES)] if len(runs) > 1 else "solid")
-            )
-            best = max(values) if panel.percent else None
-            table.append(
-                (
-                    label,
-                    _shown(panel, values[0]),
-                    _shown(panel, values[-1]),
-                    "" if best is None else _shown(panel, best),
-                )
-            )
+            traces += _band(panel, run, name, steps, colour) if len(everything) * len(runs) <= MOST_BANDS else []
+            dash = DASHES[place % len(DASHES)] if len(runs) > 1 else DASHES[place // len(COLOURS) % len(DASHES)]
+            traces.append(_line(panel, steps, values, label, colour, dash))
+            best = _shown(panel, max(values)) if panel.percent else ""
+            table.append((label, _shown(panel, values[0]), _shown(panel, values[-1]), best))
     title = f"{panel.title}: {runs[0].name}" if names_run else panel.title
     axis: dict[str, Any] = {"type": "log"} if panel.log else {}
     if panel.percent:
         axis |= {"tickformat": ".1~%", "rangemode": "tozero"}
-    layout = {
-        "title": {"text": title},
-        "xaxis": {},
-        "yaxis": axis,
-        "showlegend": len(table) > 1,
-    }
+    if panel.gib:
+        axis |= {"ticksuffix": " GiB", "rangemode": "tozero"}
+    layout = {"title": {"text": title}, "xaxis": {}, "yaxis": axis, "showlegend": len(table) > 1}
     return Chart(panel, traces, layout, table)
+
+
+def _series(panel: Panel, run: Run, name: str) -> tuple[list[float], list[float]]:
+    """Steps and values as the panel shows them. On a logarithmic axis there is no 0."""
+    steps, values = run.series(name)
+    if panel.gib:
+        values = [value / 2**30 for value in values]
+    if panel.log:
+        kept = [(step, value) for step, value in zip(steps, values, strict=True) if value > 0]
+        steps, values = [step for step, _ in kept], [value for _, value in kept]
+    return steps, values
 
 
 def _line(panel: Panel, steps: list[float], values: list[float], label: str, colour: str, dash: str) -> dict[str, Any]:
@@ -160,14 +183,11 @@ def _line(panel: Panel, steps: list[float], values: list[float], label: str, col
     return line
 
 
-def _band(run: Run, steps: list[float], values: list[float], colour: str) -> list[dict[str, Any]]:
-    """The 95 % interval of an accuracy, where the number of problems is known."""
-    counts = dict(zip(*run.series("eval/problems"), strict=True))
-    if not all(step in counts for step in steps):
+def _band(panel: Panel, run: Run, metric: str, steps: list[float], colour: str) -> list[dict[str, Any]]:
+    """The 95 % interval of an accuracy, where the run has it at all steps."""
+    ends = [_series(panel, run, f"{metric}_{end}") for end in ("low", "high")]
+    if not all(of_end == steps for of_end, _ in ends):
         return []
-    bounds = [
-        wilson_interval(value * counts[step], int(counts[step])) for step, value in zip(steps, values, strict=True)
-    ]
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     edge = {
         "type": "scatter",
@@ -177,21 +197,29 @@ def _band(run: Run, steps: list[float], values: list[float], colour: str) -> lis
         "hoverinfo": "skip",
         "showlegend": False,
     }
-    return [
-        edge | {"y": [low for low, _ in bounds]},
-        edge
-        | {"y": [high for _, high in bounds], "fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},{BAND})"},
-    ]
+    filled = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},{BAND})"}
+    return [edge | {"y": ends[0][1]}, edge | {"y": ends[1][1]} | filled]
+
+
+# What a legend calls a metric beside others, where its name does not say it.
+LABELS = {
+    "eval/length_tokens": "held out", "eval/loss": "held out", "eval/truncated": "held out",
+    "lr": "actor", "memory/device_bytes": "now", "memory/device_peak_bytes": "most so far", "memory/rss_bytes": "now",
+    "memory/rss_peak_bytes": "most so far", "response/length_tokens": "sampled", "response/truncated": "sampled",
+    "train/loss": "training", "train/lr_critic": "critic", "train/ptx_loss": "ptx",
+}  # fmt: skip
 
 
 def _plain(metric: str, beside: Sequence[str]) -> str:
     """A metric's name as a legend shows it beside others: what tells them apart."""
-    topics = {name.partition("/")[0] for name in beside}
-    if len(topics) > 1:
-        topic = metric.partition("/")[0]
-        return {"eval": "held out", "train": "training", "response": "sampled"}.get(topic, metric)
-    return metric.partition("/")[2] or metric
+    topic, *rest = metric.split("/")
+    if topic == "eval" and len(rest) == 2:  # of a data set
+        alike = len({name.rpartition("/")[2] for name in beside}) == 1
+        return rest[0] if alike else " ".join(rest).replace("_at_", "@")
+    return LABELS.get(metric, ("/".join(rest) or topic).replace("_at_", "@").removeprefix("num_"))
 
 
 def _shown(panel: Panel, value: float) -> str:
+    if panel.gib:
+        return f"{value:.2f} GiB"
     return f"{value:.1%}" if panel.percent else f"{value:.4g}"

@@ -8,12 +8,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from rlvr.errors import UserError
-from rlvr.report.charts import COLOURS, TOPICS, charts_of
+from rlvr.report.charts import COLOURS, TOPICS, charts_of, matching
 from rlvr.report.runs import Run
 from rlvr.report.samples import samples_of
 
 SUMMARY = (
     ("eval/accuracy", "held-out accuracy", "{:.1%}"),
+    ("eval/*/accuracy", "held-out accuracy, *", "{:.1%}"),
     ("outcome/correct", "right in training", "{:.1%}"),
     ("objective/scores", "reward", "{:.3g}"),
     ("train/loss", "loss", "{:.4g}"),
@@ -57,18 +58,20 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
 
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Rows of first and last values, a column for each run."""
+    everything = sorted({name for run in runs for name in run.metrics})
     rows = []
-    for metric, label, form in SUMMARY:
-        cells = []
-        for run in runs:
-            values = run.series(metric)[1]
-            ends = [
-                form.format(value) for value in (values[:1] + values[-1:] if metric != "time/total" else values[-1:])
-            ]
-            cells.append(" → ".join(dict.fromkeys(ends)))
-        if any(cells):
-            rows.append((label, cells))
+    for pattern, label, form in SUMMARY:
+        for metric in matching(pattern, everything):
+            cells = [_ends(run, metric, form) for run in runs]
+            if any(cells):
+                rows.append((label.replace("*", metric.split("/")[1]), cells))
     return rows
+
+
+def _ends(run: Run, metric: str, form: str) -> str:
+    values = run.series(metric)[1]
+    ends = values[-1:] if metric == "time/total" else values[:1] + values[-1:]
+    return " → ".join(dict.fromkeys(map(form.format, ends)))
 
 
 def differing_settings(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

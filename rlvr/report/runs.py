@@ -4,12 +4,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rlvr.diagnosis import Finding, diagnose
+from rlvr.diagnosis import Finding, History
 from rlvr.errors import UserError
 
 Row = dict[str, float]
@@ -47,10 +48,10 @@ class Run:
         values = self.series(metric)[1]
         return values[-1] if values else None
 
-    @property
+    @cached_property
     def metrics(self) -> list[str]:
         """Every metric that the run has, sorted."""
-        return sorted({name for row in self.rows for name in row} - {"step"})
+        return sorted(set().union(*self.rows) - {"step"})
 
     @property
     def findings(self) -> list[tuple[str, Finding]]:
@@ -58,8 +59,9 @@ class Run:
         seen: dict[str, list[int]] = {}
         newest: dict[str, Finding] = {}
         episodes = [row for row in self.rows if "objective/scores" in row]
-        for place in range(len(episodes)):
-            for finding in diagnose(episodes[: place + 1]):
+        history = History()
+        for place, row in enumerate(episodes):
+            for finding in history.add(row):
                 seen.setdefault(finding.name, []).append(place)
                 newest[finding.name] = finding
         steps = [int(row["step"]) for row in episodes]
@@ -106,9 +108,10 @@ def _read(folder: Path, name: str) -> Run:
     if not path.is_file():
         held = ", ".join(sorted(p.name for p in folder.iterdir())[:5]) or "nothing"
         raise UserError(f"{folder} holds no run: metrics.jsonl is missing (it holds {held}); give a run's --save_path")
-    run = Run(name, folder, [])
     lines, cut = _json_lines(path)
-    run.rows = [_numbers(line) for line in lines if isinstance(line.get("step"), int | float)]
+    numbers = [_numbers(line) for line in lines]
+    run = Run(name, folder, [row for row in numbers if math.isfinite(row.get("step", math.nan))])
+    cut += len(numbers) - len(run.rows)
     if cut:
         run.notes.append(f"metrics.jsonl: {cut} line(s) can't be read, as a kill or a run going on leaves them")
     if not run.rows:
@@ -128,7 +131,7 @@ def _json_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
             value = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, a number of too many digits, or nested too deeply
             value = None
         if isinstance(value, dict):
             found.append(value)
@@ -139,7 +142,14 @@ def _json_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def _numbers(line: dict[str, Any]) -> Row:
     known = {name: math.nan if value is None else value for name, value in line.items()}
-    return {name: float(value) for name, value in known.items() if isinstance(value, int | float)}
+    return {name: _float(value) for name, value in known.items() if isinstance(value, int | float)}
+
+
+def _float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
@@ -147,8 +157,8 @@ def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
         notes.append("config.yaml is missing: settings are not shown")
         return {}
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8", errors="replace"))
+    except (yaml.YAMLError, ValueError):  # a date that there is not is a ValueError
         tree = None
     if not isinstance(tree, dict):
         notes.append("config.yaml can't be read: settings are not shown")

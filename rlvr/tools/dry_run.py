@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.boost.use import readable
 from rlvr.checks.settings import BatchPlan, plan_batches
 from rlvr.config import Config, ParallelConfig
 from rlvr.config.catalog import catalog
 from rlvr.config.flags import Parsed
 from rlvr.config.help import show
-from rlvr.memory import Estimate, estimate, micro_batch_rows, readable
+from rlvr.memory import Estimate, estimate, micro_batch_rows
 
 NAME_WIDTH, VALUE_WIDTH = 30, 36
 

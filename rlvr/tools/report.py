@@ -80,6 +80,10 @@ class _Page(BaseHTTPRequestHandler):
         from rlvr.report.page import render
         from rlvr.report.runs import read_runs
 
+        if self.path == "/alive":  # asked by the page before it comes anew
+            self.send_response(204)
+            self.end_headers()
+            return
         if self.path not in ("/", "/index.html"):
             self.send_error(404)
             return

@@ -67,9 +67,13 @@ class BaseTrainer(ABC):
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
 
+    def stop_asked(self) -> bool:
+        """Whether any process was asked to stop; the same answer in all. Collective."""
+        return any_rank(self._interrupt.requested, self._device())
+
     def _stop_if_asked(self) -> None:
         """Save and stop if any process was asked to; all agree, so that none waits for another for ever (pitfall A24)."""
-        if not any_rank(self._interrupt.requested, self._device()):
+        if not self.stop_asked():
             return
         path = self._save_checkpoint() if self.save_dir is not None else None
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)

@@ -40,7 +40,8 @@ class OnlineTrainer(BaseTrainer):
         save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
         save_dir: the run's folder; None = nothing is saved.
         tracker: where metrics go.
-        evaluator: gives held-out metrics; called every `eval_interval` episodes (0 = before and after only).
+        evaluator: gives held-out metrics, or None where it found `stop_asked`; called every `eval_interval` episodes (0 =
+            before and after only).
     """
 
     def __init__(
@@ -50,13 +51,15 @@ class OnlineTrainer(BaseTrainer):
         save_interval: int = 0,
         save_dir: str | Path | None = None,
         tracker: Tracker | None = None,
-        evaluator: Callable[[], dict[str, float]] | None = None,
+        evaluator: Callable[[], dict[str, float] | None] | None = None,
         eval_interval: int = 0,
     ) -> None:
         super().__init__(callbacks=callbacks, save_dir=save_dir, tracker=tracker)
         self.save_interval, self.eval_interval = save_interval, eval_interval
         self.evaluator = evaluator
         self.progress = Progress()
+        # Metrics of the last episode while its evaluation goes on; a stop in it must not lose them.
+        self.unfinished: dict[str, float] | None = None
         self.seconds: dict[str, float] = {}
         self.plan = Plan(0, 0, 0)
         self.prompt_loader: Any = None
@@ -102,7 +105,9 @@ class OnlineTrainer(BaseTrainer):
         with self._interrupt:
             self._call("on_fit_start")
             if self.progress.episode == 0 and self.progress.at_episode_start:
-                self._log(self._evaluate())
+                self._log(self._evaluate({}))
+            elif self.unfinished is not None:
+                self._close_episode(self._evaluate(self.unfinished))
             self._ticked = time.perf_counter()
             while self.progress.episode < num_episodes:
                 self._run_episode()
@@ -173,23 +178,34 @@ class OnlineTrainer(BaseTrainer):
         metrics["time/total"] = p.seconds
         p.end_episode()
         self.meter, self.seconds = Meter(), {}
-        last = p.episode == self.plan.num_episodes
-        if last or (self.eval_interval and p.episode % self.eval_interval == 0):
-            metrics |= self._evaluate()
+        if p.episode == self.plan.num_episodes or (self.eval_interval and p.episode % self.eval_interval == 0):
+            metrics = self._evaluate(metrics)
+        self._close_episode(metrics)
+
+    def _close_episode(self, metrics: dict[str, float]) -> None:
+        p = self.progress
         self._log(metrics)
         self._call("on_episode_end", p.episode - 1, metrics)
-        if self.save_interval and p.episode % self.save_interval == 0 and not last:
+        if self.save_interval and p.episode % self.save_interval == 0 and p.episode != self.plan.num_episodes:
             self._save_checkpoint()
         self._safe_point()
 
-    def _evaluate(self) -> dict[str, float]:
+    def _evaluate(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The metrics of the newest episode with held-out ones. In the midst of that the run may be stopped."""
         if self.evaluator is None:
-            return {}
+            self.unfinished = None
+            return metrics
+        self.unfinished = metrics
         board.enter("evaluation")
-        metrics = self.evaluator()
+        self._call("on_evaluate_start")
+        held_out = self.evaluator()
         self._ticked = time.perf_counter()  # evaluation is not training time
-        self._call("on_evaluate_end", metrics)
-        return metrics
+        if held_out is None:
+            self._stop_if_asked()
+        assert held_out is not None, "the evaluator gave up, and nobody had asked for a stop"
+        self.unfinished = None
+        self._call("on_evaluate_end", held_out)
+        return metrics | held_out
 
     def _log(self, metrics: dict[str, float]) -> None:
         if metrics and self.is_main:

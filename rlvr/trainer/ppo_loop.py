@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.process import all_reduce_sum, any_rank
+from rlvr.boost.use import memory_use
 from rlvr.core.kl import adapted_kl_coef
 from rlvr.errors import UserError
 from rlvr.experience.buffer import ExperienceBuffer
@@ -173,6 +174,7 @@ class PPOLoop(OnlineTrainer):
 
     def _episode_metrics(self) -> dict[str, float]:
         """Phase 5: the episode's metrics over all processes; the buffer is done with, the KL coefficient moves on."""
+        self.meter.add_peaks(memory_use())
         metrics = summarise(self.meter.means())
         s, samples = self.settings, len(self.buffer) * self.replicas
         self.buffer.clear()

@@ -19,6 +19,7 @@ from torch import Tensor
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.phases import board
 from rlvr.boost.process import all_reduce_sum
+from rlvr.boost.use import memory_use
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.experience.cutting import cut_on_all_ranks
@@ -229,6 +230,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
 
     def _metrics(self) -> dict[str, float]:
         """Means since the last row of metrics."""
+        self.meter.add_peaks(memory_use())
         metrics = self.meter.means() | {"time/total": self.progress.seconds}
         self.meter = Meter()
         return metrics

@@ -16,7 +16,7 @@ from rlvr.trainer.role_files import load_role, write_role
 if TYPE_CHECKING:
     from rlvr.trainer.ppo_loop import PPOLoop
 
-FORMAT = 1
+FORMAT = 2
 
 
 class PPOCheckpointer:
@@ -96,6 +96,7 @@ class PPOCheckpointer:
             "world_size": t.world_size,
             "replicas": t.replicas,
             "progress": t.progress.state_dict(),
+            "unfinished": t.unfinished,
             "kl_coef": t.kl_coef,
             "reward_model": _state_of(t.maker.reward_model),
             "loaders": {
@@ -126,6 +127,7 @@ class PPOCheckpointer:
         for name in self.roles:
             self._load_role(name, path / name)
         t.progress.load_state_dict(state["progress"])
+        t.unfinished = state["unfinished"]
         t.kl_coef = state["kl_coef"]
         if state.get("reward_model") and hasattr(t.maker.reward_model, "load_state_dict"):
             t.maker.reward_model.load_state_dict(state["reward_model"])

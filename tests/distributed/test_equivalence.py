@@ -46,6 +46,7 @@ def recorded(tmp_path_factory) -> Path:
             }
         )
     path.write_text("\n".join(json.dumps(row) for row in rows))
+    path.with_name("other.jsonl").write_text("\n".join(json.dumps(row) for row in rows[:11]))
     return path
 
 
@@ -67,6 +68,16 @@ def run(
             "2",
         ),
         *("--max_new_tokens", "40", "--kl_coef", "0.05", "--save_interval", "0"),
+        *(
+            "--eval_datasets",
+            str(data),
+            str(data.with_name("other.jsonl")),
+            "--eval_interval",
+            "1",
+            "--eval_samples",
+            "40",
+        ),
+        *("--generation_batch_size", "16"),
         *flags,
     ]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=250)
@@ -83,9 +94,12 @@ def alone(recorded, tmp_path_factory, clean_env) -> list[dict[str, float]]:
 def test_a13_a20_a24_two_processes_give_the_losses_of_one(plugin, alone, recorded, tmp_path, clean_env) -> None:
     # So few tokens in a pass that the ranks, whose responses differ in length, would make different numbers of passes.
     together = run(tmp_path / "run", recorded, plugin, 2, clean_env, "--micro_batch_tokens", "160")
-    assert len(together) == len(alone) == 3
+    assert len(together) == len(alone) == 4
     for mine, theirs in zip(together, alone, strict=True):
+        held_out = {name: value for name, value in theirs.items() if name.startswith("eval/")}
+        assert {name: mine[name] for name in held_out} == held_out and held_out["eval/other/problems"] == 11
+    for mine, theirs in zip(together[1:], alone[1:], strict=True):
         for name in COMPARED:
             rounding = 5e-5 if name == "objective/kl" else 1e-6
             assert mine[name] == pytest.approx(theirs[name], rel=2e-5, abs=rounding), (name, mine["step"])
-    assert alone[0]["train/actor_loss"] != alone[2]["train/actor_loss"]
+    assert alone[1]["train/actor_loss"] != alone[3]["train/actor_loss"]

@@ -71,7 +71,7 @@ class Result:
         weights = {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
         path = folder / "metrics.jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        plain = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+        plain = [{k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in rows]
         return cls(weights, [json.dumps(row, sort_keys=True) for row in plain])
 
 

@@ -114,7 +114,8 @@ def cast(cluster) -> Iterator[Cast]:
 
 def settings(pretrain: str, folder: Path, remote: bool, **changes: dict[str, Any]) -> Config:
     named = {"model": {"pretrain": pretrain}, "ckpt": {"save_path": str(folder)}, "ray": {"ray": remote}}
-    held_out = {"eval": {"eval_samples": 8}} if "prompt_dataset" not in changes.get("data", {}) else {}
+    sampled = {"eval_samples": 8, "eval_generations": 2, "eval_temperature": 1.0}
+    held_out = {"eval": sampled} if "prompt_dataset" not in changes.get("data", {}) else {}
     has_critic = not ("estimator" in changes.get("algo", {}) or "share_trunk" in changes.get("model", {}))
     critic = {"train": {"critic_lr": 1e-3}} if has_critic else {}
     return base_config(overlay(SIZES, named, held_out, critic, changes))
@@ -123,7 +124,7 @@ def settings(pretrain: str, folder: Path, remote: bool, **changes: dict[str, Any
 def rows(folder: Path) -> list[dict[str, float]]:
     """metrics.jsonl without what depends on the clock."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in lines]
+    return [{name: value for name, value in row.items() if not name.startswith(("time/", "memory/"))} for row in lines]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -262,9 +263,11 @@ def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path
             for a in range(10, 30)
         )
     )  # fmt: skip
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(f"{line}\n" for line in data.read_text().splitlines()[:7]))
     common = {
         "rollout": {"engine": "replay", "max_new_tokens": 40, "max_length": 160},
-        "data": {"prompt_dataset": [str(data)]},
+        "data": {"prompt_dataset": [str(data)], "eval_datasets": [str(data), str(other)]},
     }
     alone = train(settings(micro_model, tmp_path / "alone", remote=False, **common))
     size = Size(1, 2, 0)
@@ -277,6 +280,7 @@ def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path
         assert mine.keys() == theirs.keys()
         for name, value in mine.items():
             assert value == pytest.approx(theirs[name], rel=2e-5, abs=5e-5), name
+    assert rows(alone)[0]["eval/recorded/accuracy"] != rows(alone)[0]["eval/other/accuracy"]
     one, two = weights(alone), weights(together)
     assert all(torch.allclose(one[n], two[n], atol=2e-5) for n in one) and one.keys() == two.keys()
 

@@ -1,17 +1,15 @@
-"""The report: what it reads, what it draws, what it must not let through; and the page in a real browser, if there is one."""
+"""The report: what it reads, what it draws, what it must not let through. (tests/report/test_page.py looks at it in a browser.)"""
 
 import json
 import math
 import re
-import shutil
-import subprocess
 import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
-import yaml
+from report_harness import EVIL, make_run
 
 from rlvr.cli import main
 from rlvr.errors import UserError
@@ -20,37 +18,6 @@ from rlvr.report.page import differing_settings, render
 from rlvr.report.runs import read_runs
 from rlvr.report.samples import parts_of
 from rlvr.tools.report import make_server
-
-EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
-
-
-def make_run(folder: Path, episodes: int = 12, **metrics) -> Path:
-    """A run's folder, as training leaves it. `metrics`: functions of the episode, `/` spelled `__`."""
-    folder.mkdir(parents=True)
-    rows = []
-    for step in range(episodes + 1):
-        row = {"step": step, "episode": 8 * step}
-        if step:
-            share = min(0.9, 0.3 + 0.05 * step)
-            row |= {"objective/scores": share, "objective/scores_std": 0.4, "outcome/correct": share, "reward/f": share}
-            row |= {"time/rollout": 1.0, "time/update": 2.0, "time/total": 3.0 * step, "grad_norm/actor": 1.0}
-            row |= {"outcome/wrong": 1 - share, "outcome/timed_out": 0.0}
-            row |= {name.replace("__", "/"): value(step) for name, value in metrics.items()}
-        if step in (0, episodes):
-            row |= {"eval/accuracy": 0.25 if step == 0 else 0.75, "eval/problems": 100}
-        rows.append({name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()})
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sample = {
-        "step": 1,
-        "prompt": f"2+2? {EVIL}",
-        "response": f"<think>{EVIL}</think><answer>4</answer>",
-        "gold": "4",
-        "score": 1.0,
-    }
-    (folder / "samples.jsonl").write_text(json.dumps(sample | {"verdict": "correct"}) + "\n")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"train": {"lr": 0.1}, "ckpt": {"save_path": str(folder)}}))
-    (folder / "environment.json").write_text('{"torch": "2.13.0", "command": "rlvr train"}\n')
-    return folder
 
 
 def panel(title: str):
@@ -67,13 +34,52 @@ def test_curves_are_the_metrics(tmp_path: Path) -> None:
 
 
 def test_the_band_is_the_interval_of_the_accuracy(tmp_path: Path) -> None:
-    from rlvr.evaluation.statistics import wilson_interval
-
     (run,) = read_runs([make_run(tmp_path / "a")])
     (chart,) = charts_of([run], [panel("Held-out accuracy")])
     low, high, line = chart.traces
-    assert line["y"] == [0.25, 0.75]
-    assert [low["y"][1], high["y"][1]] == list(wilson_interval(75, 100))
+    assert (low["y"], line["y"], high["y"]) == ([0.15, 0.65], [0.25, 0.75], [0.3, 0.8])
+    assert line["x"] == low["x"] == high["x"] == [0, 12] and high["fill"] == "tonexty"
+    run.rows[-1]["eval/accuracy_low"] = math.nan  # an interval that is not there at all steps is not drawn
+    assert len(next(charts_of([run], [panel("Held-out accuracy")])).traces) == 1
+
+
+def test_several_data_sets_have_a_curve_each(tmp_path: Path) -> None:
+    changes = {
+        "eval__gsm8k__accuracy": lambda i: 0.01 * i,
+        "eval__svamp__accuracy": lambda i: 0.02 * i,
+        "eval__svamp__accuracy_low": lambda i: 0.01 * i,
+        "eval__svamp__accuracy_high": lambda i: 0.03 * i,
+    }
+    k = {f"eval__{name}__pass_at_{k}": lambda i, k=k: 0.01 * k for name in ("gsm8k", "svamp") for k in (2, 4, 16)}
+    k |= {"eval__pass_at_16": lambda i: 0.16, "eval__pass_at_2": lambda i: 0.02}
+    runs = read_runs([make_run(tmp_path / "a", **changes, **k)])
+    (chart,) = charts_of(runs, [panel("Held-out accuracy by data set")])
+    assert [t["name"] for t in chart.traces if "name" in t] == ["gsm8k", "svamp"] and len(chart.traces) == 4
+    (chart,) = charts_of(runs, [panel("pass@k")])
+    assert [label for label, *_ in chart.table] == ["pass@2", "pass@16"]
+    (chart,) = charts_of(runs, [panel("pass@k by data set")])
+    assert [label for label, *_ in chart.table] == [f"{n} pass@{k}" for n in ("gsm8k", "svamp") for k in (2, 4, 16)]
+    assert len({(t["line"]["color"], t["line"]["dash"]) for t in chart.traces}) == 6
+    both = [*runs, *read_runs([make_run(tmp_path / "b", **changes, **k)])]
+    assert list(charts_of(both, [panel("pass@k by data set")])) == []
+    (chart,) = charts_of(both, [panel("Held-out accuracy by data set")])
+    assert len(chart.traces) == 4, "curves without bands, which would lie on each other"
+    page = render(runs)
+    assert "held-out accuracy, gsm8k" in page and "1.0% → 12.0%" in page
+
+
+def test_memory_is_shown_in_gib(tmp_path: Path) -> None:
+    changes = {"memory__rss_bytes": lambda i: 2**29 * i, "memory__rss_peak_bytes": lambda i: 2**30 * i}
+    (run,) = read_runs([make_run(tmp_path / "a", **changes)])
+    (chart,) = charts_of([run], [panel("Main memory")])
+    assert chart.table[0] == ("now", "0.50 GiB", "6.00 GiB", "") and chart.table[1][0] == "most so far"
+    assert chart.traces[1]["y"] == list(range(1, 13)) and chart.layout["yaxis"]["ticksuffix"] == " GiB"
+
+
+def test_a_logarithmic_axis_leaves_zero_out(tmp_path: Path) -> None:
+    (run,) = read_runs([make_run(tmp_path / "a", 4, grad_norm__actor=lambda i: 0.0 if i == 2 else float(i))])
+    (chart,) = charts_of([run], [panel("Gradient norms")])
+    assert chart.traces[0]["x"] == [1, 3, 4]
 
 
 def test_runs_of_different_length_are_overlaid_in_colours_of_their_own(tmp_path: Path) -> None:
@@ -91,6 +97,22 @@ def test_what_never_happened_is_not_drawn_beside_others(tmp_path: Path) -> None:
     (run,) = read_runs([make_run(tmp_path / "a")])
     (chart,) = charts_of([run], [panel("Verdicts")])
     assert len(chart.traces) == 1
+
+
+def test_findings_are_those_of_all_rows_up_to_each_step(tmp_path: Path) -> None:
+    from rlvr.diagnosis import diagnose
+
+    sick = {"response__truncated": lambda i: 0.99 if i % 17 < 5 else 0.0, "policy__entropy_avg": lambda i: 1 / i}
+    (run,) = read_runs([make_run(tmp_path / "a", 80, **sick, objective__kl=lambda i: math.nan if i > 60 else 0.1)])
+    rows = run.rows[1:]
+    slow = [{finding.name: finding for finding in diagnose(rows[: i + 1])} for i in range(len(rows))]
+    want = {name: [i for i, found in enumerate(slow) if name in found] for found in slow for name in found}
+    assert len(want) > 1 and {finding.name for _, finding in run.findings} == set(want)
+    for steps, finding in run.findings:
+        places = want[finding.name]
+        assert finding == slow[places[-1]][finding.name]
+        parts = [part.split(" to ") for part in steps.removeprefix("steps ").removeprefix("step ").split(", ")]
+        assert [step for ends in parts for step in range(int(ends[0]), int(ends[-1]) + 1)] == [i + 1 for i in places]
 
 
 def test_findings_name_their_steps(tmp_path: Path) -> None:
@@ -134,6 +156,17 @@ def test_parts_of_a_response() -> None:
         ({"metrics.jsonl": '{"step": 1}\n', "config.yaml": "a: [b"}, "config.yaml can't be read"),
         ({"metrics.jsonl": '[1]\n{"step": "x"}\n"text"\n'}, "can't be read"),
         ({"metrics.jsonl": '{"step": 1, "new/metric": {"a": 1}, "list": [1]}\n'}, "environment.json is missing"),
+        ({"metrics.jsonl": '{"step": 1, "of/old": 1}\n', "config.yaml": "nothing"}, "config.yaml can't be read"),
+        ({"metrics.jsonl": '{"step": 1}\n', "config.yaml": "a: 2001-99-99"}, "config.yaml can't be read"),
+        ({"metrics.jsonl": '{"step": NaN, "objective/scores": 1}\n{"step": Infinity}\n'}, "2 line(s) can't be read"),
+        (
+            {"metrics.jsonl": '{"step": 1, "objective/scores": Infinity, "objective/kl": -Infinity}\n'},
+            "NaN or infinite",
+        ),
+        ({"metrics.jsonl": '{"step": 1, "objective/scores": 1%s}\n' % ("0" * 400)}, "NaN or infinite"),
+        ({"metrics.jsonl": "[" * 100_000 + "\n"}, "1 line(s) can't be read"),
+        ({"metrics.jsonl": '{"step": 1, "objective/scores": 1%s}\n' % ("0" * 9000)}, "1 line(s) can't be read"),
+        ({"metrics.jsonl": "\x00\x01\n"}, "can't be read"),
     ],
 )
 def test_half_written_and_foreign_folders_are_shown_with_a_note(files, note, tmp_path: Path) -> None:
@@ -179,7 +212,8 @@ def test_it_is_written_and_served(tmp_path: Path, capsys, monkeypatch) -> None:
     thread.start()
     try:
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/").read().decode()
-        assert 'http-equiv="refresh"' in page and "Held-out accuracy" in page
+        assert "renew every" in page and "Held-out accuracy" in page
+        assert urllib.request.urlopen(f"http://127.0.0.1:{port}/alive").status == 204
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/../etc/passwd")
         assert main(["report", str(folder), "--serve", "--port", str(port)]) == 2
@@ -196,25 +230,3 @@ def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(UserError, match=r"rlvr\[report\]"):
         render(read_runs([make_run(tmp_path / "a")]))
-
-
-def test_a_browser_draws_every_chart_and_runs_nothing_hostile(tmp_path: Path) -> None:
-    browser = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    if browser is None:
-        pytest.skip("no Chromium on this machine")
-    page = tmp_path / "page.html"
-    runs = read_runs([make_run(tmp_path / "a"), make_run(tmp_path / "b", 5)])
-    page.write_text(render(runs))
-    flags = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'profile'}",
-        "--virtual-time-budget=8000",
-    ]
-    done = subprocess.run([browser, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120)
-    charts = page.read_text().count('class="plot"')
-    assert charts > 5 and done.stdout.count('class="main-svg"') >= charts
-    assert "<title>a, b - rlvr report</title>" in done.stdout

@@ -53,7 +53,7 @@ def test_dropped_groups_are_replaced_by_the_prompts_that_come_next() -> None:
     assert responses == [FULL, EMPTY] * 4
     # Half of the groups have signal: 2 of the first 4, and of the next batch the first 4 were enough.
     assert means["dynamic/groups_sampled"] == 8 and means["dynamic/refills"] == 1
-    assert means["dynamic/groups_with_signal"] == 0.5 and means["dynamic/groups_missing"] == 0
+    assert means["objective/groups_with_signal"] == 0.5 and means["dynamic/groups_missing"] == 0
     assert trainer.progress.samples == 16
     first, second = prompt_loader.sampler.batch(0), prompt_loader.sampler.batch(1)
     wanted = [first[1], first[3], second[1], second[3]]

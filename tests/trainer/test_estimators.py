@@ -252,7 +252,7 @@ def run(folder: Path, stop: int | None, **arguments: Any) -> tuple[torch.Tensor,
         trainer.load_checkpoint(interrupted.checkpoint)
         trainer.fit(3, 2, 2, loader(per_step))
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return weights(trainer), [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+    return weights(trainer), [{k: v for k, v in row.items() if not k.startswith(("time/", "memory/"))} for row in rows]
 
 
 @pytest.mark.parametrize("name", FAMILY)

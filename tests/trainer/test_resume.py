@@ -15,6 +15,7 @@ from trainer_harness import LetterTokenizer, StopAfter, loader, make_trainer, sh
 from rlvr import checkpoint, checkpoint_check
 from rlvr.errors import UserError
 from rlvr.rewarding import RLVRRewardModel
+from rlvr.tracking import JsonlSink, Tracker
 from rlvr.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -23,7 +24,7 @@ PLAN = (4, 2, 2)  # episodes, collect steps, passes: 4 optimizer steps of 16 in 
 
 def rows(folder: Path) -> list[dict]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith(("time/", "memory/"))} for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,39 @@ def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(stop, whole, tmp_p
     again.fit(*PLAN, loader())
     assert torch.equal(weights(again), whole[0])
     assert rows(tmp_path) == whole[1]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 4])
+def test_a30_a_run_stopped_in_an_evaluation_does_it_again(stop, whole, tmp_path) -> None:
+    """After any episode, the last one included, and before the first."""
+
+    def evaluating(folder: Path, stop: int | None):
+        trainer = make_trainer(
+            folder, online={"eval_interval": 1, "tracker": Tracker([JsonlSink(folder / "metrics.jsonl")])}
+        )
+
+        def evaluator():
+            if trainer.progress.episode == stop:
+                trainer._interrupt.signum = 15
+            return None if trainer.stop_asked() else {"eval/weights": weights(trainer).sum().item()}
+
+        trainer.evaluator = evaluator
+        return trainer
+
+    with pytest.raises(Interrupted) as interrupted:
+        evaluating(tmp_path, stop).fit(*PLAN, loader())
+    assert (
+        [row["step"] for row in rows(tmp_path)] == list(range(stop))
+        if stop
+        else not (tmp_path / "metrics.jsonl").exists()
+    )
+    again = evaluating(tmp_path, None)
+    again.load_checkpoint(interrupted.value.checkpoint)
+    again.fit(*PLAN, loader())
+    assert torch.equal(weights(again), whole[0])
+    written = rows(tmp_path)
+    assert [row["step"] for row in written] == [0, 1, 2, 3, 4] and all("eval/weights" in row for row in written)
+    assert [{k: v for k, v in row.items() if k != "eval/weights"} for row in written[1:]] == whole[1]
 
 
 class FailsOnce(RLVRRewardModel):

@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize("kind", ["sft", "rm"])
 
 def rows(folder: Path) -> list[dict]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith(("time/", "memory/"))} for line in lines]
 
 
 def plain_sft(steps: int, batch: int) -> torch.Tensor:
