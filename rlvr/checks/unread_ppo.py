@@ -5,6 +5,7 @@ from collections.abc import Collection
 from rlvr.checks.unread import Rule, refuse_unread
 from rlvr.checks.unread_parallel import PARALLEL
 from rlvr.checks.unread_ray import ON_RAY
+from rlvr.checks.unread_results import RESULTS
 from rlvr.config import Config, base_config, trains_on_builtin
 from rlvr.config.catalog import Place
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
@@ -243,6 +244,7 @@ RULES = (
         lambda c: "Leave it out, or give --eval_dataset",
     ),
     *ON_RAY,
+    *RESULTS,
     Rule(
         "data",
         ("prompt_dataset",),

@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from rlvr.checks.results import AnyConfig, check_results
 from rlvr.config.flags import Parsed, parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
 from rlvr.config.help import asks_for_help
 from rlvr.tools.commands import named
 
-T = TypeVar("T")
+T = TypeVar("T", bound=AnyConfig)
 
 
 def train_command(argv: list[str]) -> None:
@@ -72,6 +73,7 @@ def _command(argv: list[str], parse: Callable[[list[str]], Parsed[T]], check: st
     """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
     parsed = parse(words)
+    check_results(parsed.config)  # first, and here: the other checks load torch
     named(check)(parsed.config, parsed.flags)
     if dry:
         named(dry_run)(parsed)
