@@ -9,7 +9,8 @@ from rlvr.config.flags import Parsed, parse_reward_training_with_origins, parse_
 from rlvr.config.help import asks_for_help
 from rlvr.tools.commands import named
 
-T = TypeVar("T", bound=AnyConfig)
+T = TypeVar("T")
+C = TypeVar("C", bound=AnyConfig)
 
 
 def train_command(argv: list[str]) -> None:
@@ -69,7 +70,7 @@ def reward_model_command(argv: list[str]) -> None:
     )
 
 
-def _command(argv: list[str], parse: Callable[[list[str]], Parsed[T]], check: str, dry_run: str, train: str) -> None:
+def _command(argv: list[str], parse: Callable[[list[str]], Parsed[C]], check: str, dry_run: str, train: str) -> None:
     """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
     parsed = parse(words)
