@@ -1,6 +1,7 @@
 """A saved model is used as it was trained, with transformers alone."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ OWN_TAGS = {
     "answer_start": {"text": "<|answer|>"},
     "answer_end": {"text": "<|stop|>"},
 }
+PAGE = Path(__file__).parents[1] / "docs" / "hand_on.md"
 QUESTION = 'Ann\'s "2" + 3?\n<answer>'
 
 
@@ -139,13 +141,13 @@ def test_a_saved_template_that_is_none_is_refused(saved, said: str) -> None:
         choose_template("auto", tokenizer)
 
 
-def test_the_pipeline_of_transformers_asks_as_training_did(tmp_path: Path, process) -> None:
+def test_the_pipeline_of_transformers_asks_as_training_did(tmp_path: Path, process, monkeypatch, capsys) -> None:
     from transformers import pipeline
 
     model = save_micro_model(tmp_path / "model")
     flags = "--dataset builtin --max_steps 1 --train_batch_size 4 --eval_samples 4 --max_samples 16 --max_length 160"
-    assert main(["sft", "--pretrain", model, *flags.split(), "--save_path", str(tmp_path / "run")]) == 0
-    pipe = pipeline("text-generation", str(tmp_path / "run" / "actor" / "modeling"))
+    assert main(["sft", "--pretrain", model, *flags.split(), "--save_path", str(tmp_path / "runs" / "mine")]) == 0
+    pipe = pipeline("text-generation", str(tmp_path / "runs" / "mine" / "actor" / "modeling"))
     seen: list[list[int]] = []
     generate = pipe.model.generate
     pipe.model.generate = lambda **inputs: seen.append(inputs["input_ids"][0].tolist()) or generate(**inputs)
@@ -153,3 +155,8 @@ def test_the_pipeline_of_transformers_asks_as_training_did(tmp_path: Path, proce
     conversation = Conversation(ConversationTemplate.load("tiny"), pipe.tokenizer)
     assert seen == [conversation.encode_prompt("2+3=?")]
     assert answer["generated_text"][-1]["role"] == "assistant"
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    exec(compile(code.replace("}])", "}], max_new_tokens=4)"), PAGE.name, "exec"), {})
+    assert capsys.readouterr().out.strip() == answer["generated_text"][-1]["content"].strip()

@@ -1,6 +1,7 @@
 """Uploads against a stand-in server: what arrives, what does not, and what is said when it is refused."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,16 @@ def test_push_uploads_more_when_asked(hub, run) -> None:
     assert {f"run/{name}" for name in ("config.yaml", "environment.json", "metrics.jsonl", "samples.jsonl")} <= names
     assert any(name.startswith("checkpoints/step-") and name.endswith("actor/training.pt") for name in names)
     assert MODEL_FILES <= names and not any(name.startswith(("critic", "run/actor")) for name in names)
+
+
+def test_a_card_that_is_missing_is_made_on_the_way(hub, run, tmp_path) -> None:
+    folder = tmp_path / "older"
+    shutil.copytree(run, folder)
+    (folder / "actor" / "modeling" / "README.md").unlink()
+    assert main(["push", str(folder), "me/mine"]) == 0
+    tree = hub.files["me/mine", "main"]
+    assert set(tree) == MODEL_FILES and "# older" in tree["README.md"].decode()
+    assert not (folder / "actor" / "modeling" / "README.md").exists()
 
 
 def test_small_files_go_without_lfs_through_the_client_with_xet(hub, run, monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """`rlvr push RUN REPO`: upload a trained model to the Hugging Face hub, with its card."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rlvr.errors import UserError
@@ -39,15 +40,17 @@ def push_command(argv: list[str]) -> None:
     a = push_parser().parse_args(argv)
     from rlvr.hub import Target, upload
 
-    parts = _parts(Path(a.folder), a.with_run, a.with_checkpoints)
-    try:
-        url = upload(parts, Target(a.repo, a.private, a.revision), a.message)
-    except UserError as error:
-        raise UserError(f"not uploaded to {error} Nothing in {a.folder} was changed: run this again") from error
+    with TemporaryDirectory() as scratch:
+        parts = _parts(Path(a.folder), Path(scratch), a.with_run, a.with_checkpoints)
+        try:
+            url = upload(parts, Target(a.repo, a.private, a.revision), a.message)
+        except UserError as error:
+            raise UserError(f"not uploaded to {error} Nothing in {a.folder} was changed: run this again") from error
     print(f"uploaded: {url}")
 
 
-def _parts(folder: Path, with_run: bool, with_checkpoints: bool) -> "list[Part]":
+def _parts(folder: Path, scratch: Path, with_run: bool, with_checkpoints: bool) -> "list[Part]":
+    """What to upload from a folder. A card that is missing is written to `scratch`: what was saved stays as it is."""
     from rlvr.hub import Part
     from rlvr.models.saved import trained_model
     from rlvr.report.card import write_card
@@ -65,7 +68,10 @@ def _parts(folder: Path, with_run: bool, with_checkpoints: bool) -> "list[Part]"
         raise UserError(f"--with_run and --with_checkpoints: {folder} is no run's folder, which holds them")
     parts = [Part(model or folder)]
     if model is not None and (folder / "metrics.jsonl").is_file() and not (model / "README.md").is_file():
-        write_card(folder, model)
+        card = scratch / model.parent.name / model.name  # whose names tell the kind of model
+        card.mkdir(parents=True)
+        write_card(folder, card)
+        parts.append(Part(card))
     if with_run:
         parts.append(Part(folder, "run", RUN_FILES))
     if with_checkpoints:

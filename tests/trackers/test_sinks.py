@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stand_ins import Recorder, install, mlflow, trackio, wandb
+from tracker_stand_ins import Recorder, install, mlflow, trackio, wandb
 
 from rlvr.cli import main
 from rlvr.errors import UserError
