@@ -16,8 +16,8 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
-    def add(self, name: str, **arguments: Any) -> None:
-        self.calls.append((name, arguments))
+    def add(self, called: str, /, **arguments: Any) -> None:
+        self.calls.append((called, arguments))
 
     def of(self, name: str) -> list[dict[str, Any]]:
         return [arguments for called, arguments in self.calls if called == name]

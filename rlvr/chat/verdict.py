@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import Outcome, Sample, grade
+from rewards.audit import score_each
 from rlvr.policy import Policy
 from rlvr.rewarding import RLVRRewardModel
 
@@ -39,31 +40,24 @@ class Judge:
     def __init__(
         self, policy: Policy, functions: Sequence[str] = (), options: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        self._rewards = None
-        if functions:
-            self._rewards = RLVRRewardModel(functions, policy.tokenizer, policy.conversation.tags, options=options)
+        rewards = RLVRRewardModel(functions, policy.tokenizer, policy.conversation.tags, options=options)
+        self._functions = rewards.rewards.functions
 
     def verdicts(self, sample: Sample) -> list[Verdict]:
-        """The grader's, where the right answer is known, and each function's.
-
-        Raises:
-            UserError: a function returned something that is no score.
-        """
+        """The grader's, where the right answer is known, and each function's; one that raises says `error` and what."""
         found = []
         if sample.gold is not None:
             outcome = grade(sample.response, sample.gold, tags=sample.tags, question=sample.question)
             found.append(Verdict("grader", outcome.status, _reason(outcome, sample.gold)))
-        if self._rewards is None:
-            return found
-        (result,) = self._rewards.score([sample])
-        for name, score in result.scores.items():
+        for function in self._functions:
+            (score,) = score_each(function, [sample])
             parts = [f"{part} {value:.4g}" for part, value in score.components.items()]
             if score.outcome is not None and score.outcome.message:
                 parts.append(score.outcome.message)
             status = f"{score.value:.4g}" if score.value is not None else "does not apply"
             if score.value is None and score.outcome is not None:
                 status = score.outcome.status
-            found.append(Verdict(name, status, ", ".join(parts)))
+            found.append(Verdict(function.name, status, ", ".join(parts)))
         return found
 
 

@@ -37,7 +37,7 @@ def bytewise(ids) -> str:
     return bytes(ids).decode("utf-8", errors="replace")
 
 
-@given(st.text(max_size=40))
+@given(st.text(alphabet="ab é中👩‍🔬\ufffd\n", max_size=40))
 def test_characters_of_several_tokens_come_whole(text: str) -> None:
     data = text.encode("utf-8", errors="replace")
     stream = TextStream(bytewise)

@@ -1,6 +1,7 @@
 """`rlvr chat`: through a pipe, on a terminal, and its mistakes."""
 
 import io
+import json
 import os
 import pty
 import select
@@ -14,6 +15,7 @@ from saved_models import save_micro_model
 from transformers import AutoModelForCausalLM
 
 from rlvr.cli import main
+from rlvr.template import template_dir
 
 SHORT = ["--max_new_tokens", "24", "--mixed_precision", "fp32", "--num_threads", "1"]
 
@@ -37,8 +39,6 @@ def test_a_pipe_is_answered_line_by_line_with_verdicts(tiny_cache, monkeypatch, 
 
 def test_answers_are_those_of_the_evaluation(tiny_cache, monkeypatch, capsys, tmp_path) -> None:
     """Greedy, one question a line: the same responses as `rlvr eval` gives."""
-    import json
-
     from rlvr.boost import process as processes
 
     processes.start(0, 1)
@@ -92,42 +92,40 @@ def test_mistakes(words, said, micro_model, monkeypatch, capsys) -> None:
     assert said in told and "Traceback" not in told and told.count("error:") == 1
 
 
-def read_until(terminal: int, wanted: bytes, seen: bytes = b"", timeout_s: float = 120) -> bytes:
-    """What the terminal shows up to and with `wanted`."""
-    end = time.monotonic() + timeout_s
-    while wanted not in seen:
+def read_until(terminal: int, wanted: bytes, seen: bytes = b"", more: int = 0) -> bytes:
+    """What the terminal shows up to and with `wanted`, and at least so many bytes more."""
+    end = time.monotonic() + 120
+    while wanted not in seen or len(seen) < seen.index(wanted) + len(wanted) + more:
         assert time.monotonic() < end, seen.decode(errors="replace")
         if select.select([terminal], [], [], 1)[0]:
             seen += os.read(terminal, 4096)
     return seen
 
 
-def endless_model(folder: Path) -> str:
-    """A model that never ends an answer by itself."""
+def endless(folder: Path) -> list[str]:
+    """A model and a template with which no answer ends by itself, as `rlvr chat` takes them."""
     save_micro_model(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     model.config.max_position_embeddings = 100_000
-    model.lm_head.weight.data[model.config.eos_token_id] = 0
-    model.generation_config.eos_token_id = None
-    model.lm_head.weight.data *= 0  # all tokens alike: greedy takes the first, sampling any
     model.save_pretrained(folder)
-    return str(folder)
+    template = json.loads((template_dir() / "tiny.json").read_text())
+    path = folder / "endless.json"
+    path.write_text(json.dumps(template | {"stop_ids": [], "stop_strings": ["no such text"], "end_of_assistant": "."}))
+    return [str(folder), "--conversation_template_config", str(path)]
 
 
 def test_on_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_the_chat(tmp_path: Path, clean_env) -> None:
-    model = endless_model(tmp_path / "model")
     terminal, theirs = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "rlvr.cli",
-        "chat",
-        model,
+    words = [
+        *endless(tmp_path / "model"),
         "--max_new_tokens",
         "90000",
         "--mixed_precision",
         "fp32",
+        "--num_threads",
+        "1",
     ]
+    command = [sys.executable, "-m", "rlvr.cli", "chat", *words]
     run = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=clean_env | {"TERM": "xterm"}, start_new_session=True,
         preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
@@ -137,16 +135,18 @@ def test_on_a_terminal_ctrl_c_stops_an_answer_and_ctrl_d_the_chat(tmp_path: Path
         start = read_until(terminal, b"> ")
         assert b"/help" in start and b"greedy" in start
         os.write(terminal, b"/temperature 1\n2+3=?\n")
-        read_until(terminal, b"=?\r\n")
-        for _ in range(20):  # some of the answer
-            assert os.read(terminal, 64)
+        read_until(terminal, b"=?\r\n", more=400)  # some of the answer
         os.write(terminal, b"\x03")
         seen = read_until(terminal, b"tokens)")
         assert b"(stopped after " in seen
         read_until(terminal, b"> ", seen.rpartition(b"tokens)")[2])
         os.write(terminal, b"/max_new_tokens 2\n4\n")
-        read_until(terminal, b"(cut at 2 tokens")
-        os.write(terminal, b"\x03\x04")
+        seen = read_until(terminal, b"(cut at 2 tokens")
+        read_until(terminal, b"> ", seen.partition(b"(cut at")[2])
+        os.write(terminal, b"\x03")  # at the prompt
+        seen = read_until(terminal, b"Ctrl-D ends")
+        read_until(terminal, b"> ", seen.partition(b"Ctrl-D")[2])
+        os.write(terminal, b"\x04")
         assert run.wait(timeout=60) == 0
     finally:
         run.kill()
