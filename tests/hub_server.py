@@ -1,10 +1,10 @@
 """A stand-in for the Hugging Face hub on this machine: it answers what huggingface_hub asks when it uploads, keeps what it
 gets, and refuses where it is told to.
 
-Requests (huggingface_hub 2.4 without hf_xet; earlier versions ask the same): POST /api/repos/create; POST /api/validate-yaml
-for the card; POST /api/models/REPO/branch/REVISION; POST .../preupload/REVISION (which files are large); for large files POST
-/REPO.git/info/lfs/objects/batch, PUT to the address that this names, and POST to its `verify`; POST .../commit/REVISION with a
-line of JSON for each file.
+Requests (huggingface_hub 2.4 without hf_xet; earlier versions ask the same): POST /api/repos/create (where that is refused,
+GET /api/models/REPO); POST /api/validate-yaml for the card; POST /api/models/REPO/branch/REVISION; POST .../preupload/REVISION
+(which files are large); for large files POST /REPO.git/info/lfs/objects/batch, PUT to the address that this names, and POST to
+its `verify`; POST .../commit/REVISION with a line of JSON for each file.
 """
 
 import base64
@@ -116,9 +116,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path.endswith("/info/lfs/objects/batch"):
             return self._batch(json.loads(body))
         parts = path.removeprefix("/api/models/").split("/")
-        repo, action, revision = "/".join(parts[:2]), *(unquote(part) for part in parts[2:4])
+        repo, action, revision = "/".join(parts[:2]), *[unquote(part) for part in (*parts[2:4], "", "")[:2]]
         if not any(known == repo for known, _ in hub.files):
             return self._send({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+        if not action:
+            return self._send({"id": repo, "sha": "0" * 40})
         if action == "branch":
             hub.files.setdefault((repo, revision), dict(hub.files[repo, "main"]))
             return self._send({})

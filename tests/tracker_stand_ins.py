@@ -39,7 +39,7 @@ class WandbRun:
             raise self.gone
         self.recorder.add("log", data=data, step=step)
 
-    def finish(self, exit_code=None, quiet=None) -> None:
+    def finish(self, exit_code=None) -> None:
         self.recorder.add("finish", exit_code=exit_code)
 
 
