@@ -22,7 +22,7 @@ STORES = (
 )
 TABLE = "samples.json"
 MOST_PARAMS, LONGEST_PARAM = 100, 500
-REMEDY = "See that MLFLOW_TRACKING_URI names a server that answers, or unset it."
+REMEDY = "See that MLFLOW_TRACKING_URI names a server that answers, or unset it (pip install 'rlvr[mlflow]' has what that needs)."
 
 
 class MLflowSink(Sink):
@@ -56,7 +56,8 @@ class MLflowSink(Sink):
     @property
     def failures(self) -> tuple[type[Exception], ...]:
         stores = [getattr(sys.modules[module], name) for module, name in STORES if module in sys.modules]
-        return (self.mlflow.exceptions.MlflowException, OSError, *stores)
+        # Stores import a driver (a database's, boto3) when they are first used.
+        return (self.mlflow.exceptions.MlflowException, OSError, ImportError, *stores)
 
     def _begin(self, about: About) -> str:
         found = self.client.get_experiment_by_name(about.project)

@@ -164,6 +164,14 @@ def test_one_that_can_not_be_started_says_what_to_do(tmp_path: Path, monkeypatch
         UserError, match=r"Weights & Biases can't be started: Error: api_key .* `wandb login`, or set WANDB"
     ):
         make(Wanted(use_wandb=True), About(folder=tmp_path))
+    mlf = install(monkeypatch, mlflow())
+
+    def without_driver(self) -> None:
+        raise ModuleNotFoundError("No module named 'sqlalchemy'")
+
+    mlf.MlflowClient.__init__ = without_driver
+    with pytest.raises(UserError, match=r"MLflow can't be started: .*sqlalchemy.*pip install 'rlvr\[mlflow\]'"):
+        make(Wanted(use_mlflow=True), About(folder=tmp_path))
     module.init = lambda **_: 1 / 0  # a mistake of ours stays one
     with pytest.raises(ZeroDivisionError):
         make(Wanted(use_wandb=True), About(folder=tmp_path))
