@@ -5,8 +5,8 @@ import pytest
 from rlvr.checks.settings import check_config
 from rlvr.checks.unread import Rule
 from rlvr.checks.unread_parallel import PARALLEL
-from rlvr.checks.unread_results import RESULTS
 from rlvr.checks.unread_ppo import RULES, check_unread
+from rlvr.checks.unread_results import RESULTS
 from rlvr.checks.unread_supervised import BOTH, OF_REWARD_MODEL, OF_SFT
 from rlvr.cli import main
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig, from_dict, merge, parse, to_dict
