@@ -46,13 +46,28 @@ def two_sessions(wanted: Wanted, folder: Path) -> None:
     tracker.close()
 
 
-def test_wandb_offline(tmp_path: Path, monkeypatch) -> None:
+def in_a_process(code: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run this in `folder`, in an interpreter of its own: the packages keep services and temporary files until theirs ends."""
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "TRACKIO_"))}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env={**plain, "PYTHONPATH": paths, **env}, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def run_two_sessions(tracker: str, folder: Path, **env: str) -> None:
+    code = (
+        "from pathlib import Path; from test_real import two_sessions; from rlvr.trackers.make import Wanted; "
+        f"two_sessions(Wanted(use_{tracker}=True), Path('run'))"
+    )
+    done = in_a_process(code, folder, **env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_wandb_offline(tmp_path: Path) -> None:
     wandb = pytest.importorskip("wandb")
-    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("WANDB_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-    two_sessions(Wanted(use_wandb=True), tmp_path / "run")
+    run_two_sessions("wandb", tmp_path, WANDB_MODE="offline", WANDB_SILENT="true")
     (known,) = json.loads((tmp_path / "run" / "trackers.json").read_text()).values()
     written = sorted(glob.glob(str(tmp_path / "run" / "wandb" / f"offline-run-*-{known}" / "*.wandb")))
     assert len(written) == 2  # a folder for each session, under one id, for `wandb sync`
@@ -68,21 +83,12 @@ def test_wandb_offline(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_wandb_that_can_not_log_in_says_so(tmp_path: Path) -> None:
-    """In a process of its own: wandb keeps the mode that it was first used in."""
     pytest.importorskip("wandb")
     code = (
         "from pathlib import Path; from rlvr.trackers.about import About; from rlvr.trackers.make import *; "
         "(make,) = makers(Wanted(use_wandb=True), About(folder=Path('run'))); make()"
     )
-    env = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    env |= {
-        "HOME": str(tmp_path),
-        "NETRC": str(tmp_path / "netrc"),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    done = in_a_process(code, tmp_path, HOME=str(tmp_path), NETRC=str(tmp_path / "netrc"))
     assert re.search(r"UserError: Weights & Biases can't be started: .*`wandb login`", done.stderr)
 
 
@@ -165,17 +171,9 @@ def mlflow_server() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-def test_trackio_on_this_machine(tmp_path: Path, monkeypatch) -> None:
-    """In a process of its own: trackio reads TRACKIO_DIR when it is imported."""
+def test_trackio_on_this_machine(tmp_path: Path) -> None:
     pytest.importorskip("trackio")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    monkeypatch.delenv("TRACKIO_SPACE_ID", raising=False)
-    here = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    code = (
-        "from pathlib import Path; from test_real import two_sessions; from rlvr.trackers.make import Wanted; "
-        f"two_sessions(Wanted(use_trackio=True), Path({str(tmp_path / 'run')!r}))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": here}, cwd=tmp_path)
+    run_two_sessions("trackio", tmp_path, TRACKIO_DIR=str(tmp_path / "trackio"))
     assert json.loads((tmp_path / "run" / "trackers.json").read_text()) == {"trackio": "run"}
     with sqlite3.connect(tmp_path / "trackio" / "p.db") as database:
         rows = database.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
