@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 from rlvr.checks.results import target_of
 from rlvr.config import CheckpointConfig
@@ -29,5 +30,5 @@ def finish(folder: Path, ckpt: CheckpointConfig, say: Callable[[str], None]) -> 
     except UserError as error:
         raise UserError(
             f"the run is finished and the model saved in {model}, but it was not uploaded to {error} "
-            f"Upload it with: rlvr push {folder} {target.flags}"
+            f"Upload it with: rlvr push {quote(str(folder))} {target.flags}"
         ) from error

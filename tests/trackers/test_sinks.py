@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tracker_stand_ins import Recorder, install, mlflow, trackio, wandb
+from trainer_harness import make_trainer
 
 from rlvr.cli import main
 from rlvr.errors import UserError
@@ -175,6 +176,31 @@ def test_one_that_can_not_be_started_says_what_to_do(tmp_path: Path, monkeypatch
     module.init = lambda **_: 1 / 0  # a mistake of ours stays one
     with pytest.raises(ZeroDivisionError):
         make(Wanted(use_wandb=True), About(folder=tmp_path))
+
+
+def test_a_resumed_run_goes_on_without_one_that_can_not_be_reached(process, tmp_path: Path, monkeypatch) -> None:
+    module = install(monkeypatch, wandb(Recorder()))
+    install(monkeypatch, mlflow())
+
+    def init(**_: Any) -> None:
+        raise module.errors.Error("no network")
+
+    module.init = init
+    trainer, said = make_trainer(), list[str]()
+    monkeypatch.setattr(trainer, "warn", said.append)
+    with pytest.raises(UserError, match="no network"):
+        trainer.track(Wanted(use_wandb=True, use_mlflow=True))
+    monkeypatch.setattr(trainer, "_about", About(folder=tmp_path, resumed_at=3, has_through=4))
+    trainer.track(Wanted(use_wandb=True, use_mlflow=True))
+    assert [sink.name for sink in trainer.tracker.sinks] == ["MLflow"]
+    assert len(said) == 1 and "no network" in said[0] and said[0].endswith("This session goes on without it")
+
+
+def test_only_rank_0_writes(process, monkeypatch) -> None:
+    install(monkeypatch, mlflow())
+    trainer = make_trainer(coordinator=SimpleNamespace(is_master=lambda: False))
+    trainer.track(Wanted(use_mlflow=True))
+    assert trainer.tracker.sinks == []
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.module)
