@@ -23,7 +23,6 @@ from rlvr.hand_on import equip
 from rlvr.models.actor import Actor
 from rlvr.models.loading import TINY, load_tokenizer, resolve_source
 from rlvr.presets import Settings, find_preset
-from rlvr.report.card import write_card
 from rlvr.rollout.make import make_engine
 from rlvr.session import Session, check_same_start, join
 from rlvr.tracking import Tracker
@@ -88,26 +87,24 @@ def fit(
     """Go on from the checkpoint, if there is one; train; say what was saved."""
     session.ready(trainer, config.ckpt.resume)
     try:
+        session.track(trainer, config)
         trainer.fit(
             plan.num_episodes,
             config.train.num_collect_steps,
             config.train.num_update_steps,
             prompt_dataloader=loader,
             pretrain_dataloader=ptx,
-            log_dir=config.log.log_dir,
-            use_wandb=config.log.use_wandb,
         )
     finally:
         view.close()
         trainer.tracker.close()
         trainer.maker.reward_model.close()
-    if session.process.is_main and (session.folder / "actor" / "modeling").is_dir():
-        write_card(session.folder, session.folder / "actor" / "modeling")
     parts = ["modeling"] if config.model.lora_merge else []
     parts += ["adapter"] if trainer.has_adapter else []
     roles = ["actor", "critic"] if trainer.has_critic else ["actor"]
     saved = [f"{session.folder}/{role}/{part}" for role in roles for part in parts]
     session.say("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
+    session.finish(config)
 
 
 def print_header(session: Session, config: Config, plan: BatchPlan, where: str) -> None:

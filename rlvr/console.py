@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rlvr.boost.use import readable
-from rlvr.tracking import append_json
+from rlvr.trackers.samples import tracked_samples
+from rlvr.tracking import Tracker, append_json
 from rlvr.trainer.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class ConsoleView(Callback):
         if self._collected is None or not self.sample_every:
             return
         if episode % self.sample_every == 0 or episode + 1 == total:
-            self._show_samples(self._collected, episode + 1)
+            self._show_samples(trainer.tracker, self._collected, episode + 1)
 
     def on_warning(self, trainer: "OnlineTrainer", message: str) -> None:
         self.console.print(f"[bold yellow]warning:[/] {escape(message)}")
@@ -112,10 +113,10 @@ class ConsoleView(Callback):
         self._name = name
         self._progress.update(self._task, description=name)
 
-    def _show_samples(self, collected: "Collected", episode: int) -> None:
-        for index, (sample, result) in enumerate(zip(collected.samples, collected.results, strict=True)):
-            if index >= SAMPLES_WRITTEN:
-                break
+    def _show_samples(self, tracker: Tracker, collected: "Collected", episode: int) -> None:
+        told = collected.samples[:SAMPLES_WRITTEN], collected.results[:SAMPLES_WRITTEN]
+        tracker.log_samples(episode, tracked_samples(*told))
+        for index, (sample, result) in enumerate(zip(*told, strict=True)):
             verdict = result.outcome.status if result.outcome else "-"
             row: dict[str, Any] = {
                 "step": episode,

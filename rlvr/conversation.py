@@ -3,13 +3,14 @@
     conversation = Conversation(ConversationTemplate.load("qwen2.5"), tokenizer)
     ids = conversation.encode_prompt("What is 2 + 3?")
 
-The template files are described in `rlvr/template.py`. Left out on purpose: several turns and tool calls. A problem is
-one question.
+The template files are described in `rlvr/template.py`. Left out on purpose: tool calls, and training on several turns: a problem
+is one question.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation", "ConversationTemplate", "auto_template", "template_dir", "template_names"]
 
+SAVED_TEMPLATE = "rlvr_template"
+"""Key of a saved tokenizer's settings that holds the template which the model was trained with."""
 # What `auto` goes by: tokens that only this family's vocabulary holds together, the most telling families first.
 _FAMILY_TOKENS = {
     "tiny": ("<|user|>", "<|assistant|>", "<|end|>", "<think>", "<answer>"),
@@ -47,11 +50,19 @@ def auto_template(tokenizer: "PreTrainedTokenizerBase") -> str:
 
 
 def choose_template(name: str, tokenizer: "PreTrainedTokenizerBase") -> ConversationTemplate:
-    """The template that was named, or with `auto` the shipped one that fits the tokenizer.
+    """The template that was named, or with `auto` the one that the model was trained with (`rlvr.hand_on` saves it with the
+    tokenizer), or else the shipped one that fits the tokenizer.
 
     Raises:
         UserError: there is none of this name, or its file can't be used.
     """
+    saved = tokenizer.init_kwargs.get(SAVED_TEMPLATE)
+    if name == "auto" and saved is not None:
+        source = f"{SAVED_TEMPLATE} in {tokenizer.name_or_path}"
+        template = ConversationTemplate.from_config(saved, source)
+        if not _is_jinja(template.chat_template or ""):  # else a model from elsewhere could have us load another
+            raise UserError(f"conversation template {source}, key 'chat_template': is no jinja text; name a template")
+        return template
     return ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)
 
 
@@ -114,6 +125,10 @@ class Conversation:
         )
         assert isinstance(text, str)
         return text
+
+    def saved_template(self) -> dict[str, Any]:
+        """The template as plain JSON which needs no other file or tokenizer: its jinja text is there in full."""
+        return replace(self.template, chat_template=self._chat_template).to_config()
 
     def chat_template(self) -> str:
         """Jinja text that makes of a question alone the prompt that training makes of it, for the saved tokenizer: where
@@ -213,7 +228,7 @@ def _resolve_chat_template(template: ConversationTemplate, tokenizer: "PreTraine
                 f"none; use a template that brings one ({listed(others)}; `plain` suits base models) or give jinja text"
             )
         return str(tokenizer.get_chat_template())
-    if "{{" in given or "{%" in given:
+    if _is_jinja(given):
         return given
     from rlvr.models.loading import load_tokenizer
 
@@ -227,6 +242,10 @@ def _resolve_chat_template(template: ConversationTemplate, tokenizer: "PreTraine
     if not source.chat_template:
         raise UserError(f"{where}: the tokenizer {given!r} has no chat template; give jinja text, or null")
     return source.get_chat_template()
+
+
+def _is_jinja(text: str) -> bool:
+    return "{{" in text or "{%" in text
 
 
 def _resolve_stop_ids(template: ConversationTemplate, tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:

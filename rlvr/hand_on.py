@@ -2,7 +2,7 @@
 
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.conversation import Conversation
+from rlvr.conversation import SAVED_TEMPLATE, Conversation
 
 
 def equip(
@@ -13,7 +13,8 @@ def equip(
     max_new_tokens: int | None = None,
     temperature: float = 1.0,
 ) -> None:
-    """Give the tokenizer the prompts of training as its chat template, and the model the ends of its responses.
+    """Give the tokenizer the prompts of training as its chat template, and the model the ends of its responses. The template
+    itself, with its tags, goes along for our own tools (`choose_template`).
 
     Args:
         model: whose `generation_config` is replaced; saved with it.
@@ -22,6 +23,7 @@ def equip(
         max_new_tokens: most tokens of a response in training; None = not said.
         temperature: of sampling in training.
     """
+    tokenizer.init_kwargs[SAVED_TEMPLATE] = conversation.saved_template()
     tokenizer.chat_template = conversation.chat_template()
     ends = list(conversation.stop_ids)
     if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ends:

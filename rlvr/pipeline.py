@@ -221,10 +221,12 @@ def _fit(run: _Run, config: AnyConfig, trainer: SupervisedTrainer[Any]) -> Path:
     session = run.session
     session.ready(trainer, config.ckpt.resume)
     try:
-        trainer.fit(config.log.log_dir, config.log.use_wandb)
+        session.track(trainer, config)
+        trainer.fit()
     finally:
         for view in trainer.callbacks:
             view.close()
         trainer.tracker.close()
     session.say(f"saved: {trainer.result}, {session.folder}/metrics.jsonl")
+    session.finish(config)
     return session.folder

@@ -22,8 +22,14 @@ from rlvr.tracking import replace_text
 
 # Settings that may differ between a run and its continuation: they don't change what is learned.
 _FREE = {
-    "ckpt": ("save_path", "resume", "keep_checkpoints", "save_interval"),
-    "log": ("log_dir", "use_wandb", "num_sample_generations", "progress", "log_interval"),
+    "ckpt": (
+        *("save_path", "resume", "keep_checkpoints", "save_interval"),
+        *("push_to_hub", "hub_private", "hub_revision"),
+    ),
+    "log": (
+        *("log_dir", "use_wandb", "use_mlflow", "use_trackio", "tracker_project", "tracker_run"),
+        *("num_sample_generations", "progress", "log_interval"),
+    ),
     "model": ("trust_remote_code",),
     "eval": ("eval_interval", "eval_samples", "eval_generations", "eval_temperature"),
     "data": ("eval_dataset", "eval_datasets"),

@@ -17,7 +17,9 @@ from rlvr.boost.phases import board
 from rlvr.boost.plugins import check_plugin
 from rlvr.boost.process import ProcessInfo
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig, to_dict
+from rlvr.finish import finish
 from rlvr.run_folder import open_folder, write_config, write_environment
+from rlvr.trackers.make import Wanted
 from rlvr.trainer.base import BaseTrainer
 
 AnyConfig = Config | SFTConfig | RewardTrainingConfig
@@ -121,6 +123,24 @@ class Session:
         elif resume:
             self.console.print(f"no checkpoint under {self.folder} yet: starting from the beginning")
         trainer.write_metrics(self.folder, resumed=self.checkpoint is not None)
+
+    def track(self, trainer: BaseTrainer, config: AnyConfig) -> None:
+        """Send the trainer's metrics to the trackers that the settings name.
+
+        Raises:
+            UserError: one can't be started.
+        """
+        log = config.log
+        trainer.track(Wanted.of(log), project=log.tracker_project, name=log.tracker_run, config=to_dict(config))
+
+    def finish(self, config: AnyConfig) -> None:
+        """Write the card of what was saved, and upload it if that was asked for.
+
+        Raises:
+            UserError: it was not uploaded; says where it lies and how to upload it later.
+        """
+        if self.process.is_main:
+            finish(self.folder, config.ckpt, self.say)
 
 
 def _warn(console: Console, text: str) -> None:

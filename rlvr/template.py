@@ -14,7 +14,7 @@ The keys of `templates/*.json`:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,18 @@ class ConversationTemplate:
             end_of_assistant=check.text("end_of_assistant", "text or null", empty=False),
             description=check.text("description", "text") or "",
         )
+
+    def to_config(self) -> dict[str, Any]:
+        """What `from_config` makes the same template of: the contents of a file, as plain JSON."""
+        return {
+            "chat_template": self.chat_template,
+            "system_message": self.system_message,
+            "stop_ids": None if self.stop_ids is None else list(self.stop_ids),
+            "response_format_tags": {name: asdict(getattr(self.tags, name)) for name in TAG_NAMES},
+            "stop_strings": list(self.stop_strings),
+            "end_of_assistant": self.end_of_assistant,
+            "description": self.description,
+        }
 
 
 class _Keys:

@@ -1,58 +1,144 @@
-"""Where metrics go: JSONL, TensorBoard, Weights & Biases, behind one small interface with the same names."""
+"""Where metrics go, behind one small interface: a JSONL file, a list; for TensorBoard and the like see `rlvr.trackers`."""
 
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rlvr.errors import UserError
 
+SAMPLE_ROWS = 1000
+"""Most responses that a session shows in trackers; samples.jsonl has all."""
 
-class Sink(Protocol):
-    """One place that metrics go to."""
 
+@dataclass(frozen=True)
+class TrackedSample:
+    """One response as trackers show it.
+
+    Attributes:
+        prompt: what the model saw.
+        response: all that it wrote.
+        think, answer: the parts between its tags; "" where it has none.
+        gold: the right answer, "" if there is none.
+        verdict: the grader's status, "-" without one.
+        reward: what it was paid; None if nothing applied.
+    """
+
+    prompt: str
+    response: str
+    think: str
+    answer: str
+    gold: str
+    verdict: str
+    reward: float | None
+
+
+class Sink(ABC):
+    """One place that metrics go to.
+
+    Attributes:
+        name: how warnings call it.
+        has_through: rows up to this step lie there already and are not sent again.
+    """
+
+    name = ""
+    has_through = -1
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Exceptions that mean that the place is gone (a server, a disk) and not that our code is wrong."""
+        return ()
+
+    @abstractmethod
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write one row; `step` counts finished episodes."""
-        ...
+        """Write one row; `step` counts finished episodes (optimizer steps in supervised training)."""
 
-    def close(self) -> None: ...
+    def log_samples(self, step: int, samples: Sequence[TrackedSample]) -> None:  # noqa: B027  not all have tables
+        """Show some responses of this step."""
+
+    def close(self, failed: bool) -> None:  # noqa: B027  most have nothing to do
+        """Nothing more will come; `failed` says that the run ended by an error or a request to stop."""
 
 
 class Tracker:
-    """Hands metrics to all sinks. Only rank 0 has any."""
+    """Hands metrics to all sinks. Only rank 0 has any.
+
+    A sink whose place is gone is left out for the rest of the session, with one warning; training goes on. Any other
+    exception is a mistake in the code and is passed on.
+
+    Attributes:
+        warn: gets the warnings.
+    """
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
         self.sinks = list(sinks)
+        self.warn: Callable[[str], None] = partial(print, file=sys.stderr)
+        self._rows = 0
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        for sink in self.sinks:
-            sink.log(step, metrics)
+        self._each(lambda sink: sink.log(step, metrics), step)
+
+    def log_samples(self, step: int, samples: Sequence[TrackedSample]) -> None:
+        """Show these responses, as long as the session has shown fewer than `SAMPLE_ROWS`."""
+        samples = samples[: SAMPLE_ROWS - self._rows]
+        self._rows += len(samples)
+        if samples:
+            self._each(lambda sink: sink.log_samples(step, samples), step)
 
     def close(self) -> None:
-        for sink in self.sinks:
-            sink.close()
+        """End all. While an exception is on its way, trackers that know of such things call the run failed."""
+        failed = sys.exception() is not None
+        self._each(lambda sink: sink.close(failed))
+        self.sinks = []
+
+    def _each(self, act: Callable[[Sink], None], step: int | None = None) -> None:
+        for sink in list(self.sinks):
+            if step is not None and step <= sink.has_through:
+                continue
+            try:
+                act(sink)
+            except sink.failures as error:
+                self.sinks.remove(sink)
+                self.warn(
+                    f"{sink.name} failed and gets nothing more in this session: {reason_of(error)}. Training goes on, and "
+                    "metrics.jsonl in the run's folder has every row"
+                )
 
 
-class JsonlSink:
+def reason_of(error: BaseException) -> str:
+    """The first line of what an exception says, after its kind."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300].rstrip('.')}" if lines else type(error).__name__
+
+
+class JsonlSink(Sink):
     """One JSON object a line: `{"step": 3, "objective/scores": 0.41, ...}`. NaN and infinity are written as null.
 
     Rows beyond `keep_below` are dropped when the file is opened: a resumed run writes them again.
+
+    Attributes:
+        found_through: the last step of the file as it was found; -1 without one.
     """
 
     def __init__(self, path: Path, keep_below: int | None = None) -> None:
         self.path = path
+        self.found_through = -1
         path.parent.mkdir(parents=True, exist_ok=True)
         if keep_below is not None and path.exists():
-            rows = [line for line in path.read_text().splitlines(keepends=True) if _step_of(line) < keep_below]
-            replace_text(path, "".join(rows))
+            rows = path.read_text().splitlines(keepends=True)
+            steps = [_step_of(row) for row in rows]
+            self.found_through = max((int(step) for step in steps if math.isfinite(step)), default=-1)
+            replace_text(path, "".join(row for row, step in zip(rows, steps, strict=True) if step < keep_below))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         row = {"step": step, **{name: v if math.isfinite(v) else None for name, v in metrics.items()}}
         append_json(self.path, row)
-
-    def close(self) -> None: ...
 
 
 def _step_of(line: str) -> float:
@@ -94,7 +180,7 @@ def append_json(path: Path, row: Mapping[str, Any]) -> None:
         raise UserError(f"can't write {path}: {error.strerror}; free space and go on with --resume") from None
 
 
-class MemorySink:
+class MemorySink(Sink):
     """Keeps the rows: `rows` is a list of `{"step": 3, "objective/scores": 0.41, ...}`."""
 
     def __init__(self) -> None:
@@ -102,52 +188,3 @@ class MemorySink:
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self.rows.append({"step": step, **metrics})
-
-    def close(self) -> None: ...
-
-
-class TensorBoardSink:
-    """Scalars for TensorBoard. Raises UserError without the package `tensorboard`."""
-
-    def __init__(self, log_dir: str) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(f"--log_dir {log_dir} needs TensorBoard: pip install 'rlvr[tensorboard]'") from None
-        self.writer = SummaryWriter(log_dir)
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self.writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-class WandbSink:
-    """Metrics for Weights & Biases. Raises UserError without the package `wandb`."""
-
-    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise UserError("--use_wandb needs Weights & Biases: pip install 'rlvr[wandb]'") from None
-        self.run = wandb.init(project="rlvr", config=dict(config or {}))
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        self.run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        self.run.finish()
-
-
-def make_sinks(
-    log_dir: str | None = None, use_wandb: bool = False, config: Mapping[str, Any] | None = None
-) -> list[Sink]:
-    """The sinks that were asked for beside the JSONL file."""
-    sinks: list[Sink] = []
-    if log_dir:
-        sinks.append(TensorBoardSink(log_dir))
-    if use_wandb:
-        sinks.append(WandbSink(config))
-    return sinks

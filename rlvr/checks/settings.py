@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rlvr.checks.algo import check_algo
 from rlvr.checks.lora import lora_settings
 from rlvr.checks.ray import check_ray
+from rlvr.checks.results import check_results
 from rlvr.checks.rewards import check_rewards
 from rlvr.checks.unread_ppo import check_unread
 from rlvr.config import Config
@@ -93,6 +94,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_rewards(config)
     check_unread(config, flags)
     check_ray(config)
+    check_results(config)
     check_engine(config.rollout.engine)
     _check_sampled_logprobs(config)
     if config.algo.tis_cap is not None and config.rollout.engine in WITHOUT_LOGPROBS:

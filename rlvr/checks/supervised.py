@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from rlvr.checks.lora import lora_settings
+from rlvr.checks.results import check_results
 from rlvr.checks.unread_supervised import check_unread
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import Place
@@ -96,5 +97,6 @@ def _check_loop(config: SFTConfig | RewardTrainingConfig, sequences: int) -> Non
             f"--micro_batch_tokens {tokens} is less than one row may have ({sequences} x --max_length {d.max_length}): raise "
             "the former or lower the latter"
         )
+    check_results(config)
     if config.ckpt.resume and config.ckpt.save_path is None:
         raise UserError("--resume needs --save_path, the folder of the run to go on with")

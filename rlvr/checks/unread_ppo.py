@@ -5,6 +5,7 @@ from collections.abc import Collection
 from rlvr.checks.unread import Rule, refuse_unread
 from rlvr.checks.unread_parallel import PARALLEL
 from rlvr.checks.unread_ray import ON_RAY
+from rlvr.checks.unread_results import RESULTS
 from rlvr.config import Config, base_config, trains_on_builtin
 from rlvr.config.catalog import Place
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
@@ -247,6 +248,7 @@ RULES = (
     Rule("eval", ("eval_generations",), _samples, _replayed, off=(1,)),
     Rule("eval", ("eval_temperature",), _samples, _replayed),
     *ON_RAY,
+    *RESULTS,
     Rule(
         "data",
         ("prompt_dataset",),

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from rlvr.checks.unread import Rule, refuse_unread
 from rlvr.checks.unread_parallel import PARALLEL
+from rlvr.checks.unread_results import RESULTS
 from rlvr.config import RewardTrainingConfig, SFTConfig, reward_training_config, sft_config
 from rlvr.config.catalog import Place
 
@@ -19,7 +20,7 @@ def check_unread(config: AnyConfig, flags: Collection[Place] = ()) -> None:
     """
     is_sft = isinstance(config, SFTConfig)
     base = (sft_config if is_sft else reward_training_config)({"model": {"pretrain": config.model.pretrain}})
-    refuse_unread(config, base, (*(OF_SFT if is_sft else OF_REWARD_MODEL), *BOTH, *PARALLEL), flags)
+    refuse_unread(config, base, (*(OF_SFT if is_sft else OF_REWARD_MODEL), *BOTH, *PARALLEL, *RESULTS), flags)
 
 
 def _sources(c: AnyConfig) -> list[str]:

@@ -9,10 +9,11 @@ from rich.table import Table
 
 from rlvr.data.prompts import Prompt
 from rlvr.metrics import Meter
+from rlvr.trackers.samples import tracked_samples
 from rlvr.tracking import append_json
 from rlvr.trainer.ppo import PPOTrainer
 
-SHOWN = 5
+SHOWN, SENT = 5, 8
 
 
 class SampleTable:
@@ -35,6 +36,8 @@ class SampleTable:
         sampling = replace(maker.sampling, temperature=0.0)
         responses = maker.respond(self.prompts, sampling, {}, "samples", trainer.rank)
         results = responses.scoring.result()
+        told = responses.samples[:SENT], results[:SENT]
+        trainer.tracker.log_samples(trainer.progress.episode, tracked_samples(*told))
         table = Table("query", "model response", "score", title=f"after {trainer.progress.episode} updates")
         for sample, result, rollout in zip(responses.samples, results, responses.rollouts, strict=True):
             if result.total is not None:

@@ -347,6 +347,13 @@ class CheckpointConfig:
     """Checkpoints kept; older ones are deleted."""
     resume: bool = False
     """Go on from the newest checkpoint under `--save_path`; start anew where there is none."""
+    push_to_hub: Annotated[str | None, _alias("hub_model_id")] = None
+    """Repository on the Hugging Face hub, `NAME` or `OWNER/NAME`, that the trained model is uploaded to at the end, with its
+    card. The token is that of `hf auth login` or HF_TOKEN (docs/hand_on.md)."""
+    hub_private: Annotated[bool, _alias("hub_private_repo")] = False
+    """Make that repository private, if there is none yet."""
+    hub_revision: str | None = None
+    """Branch of that repository, made if there is none. Default: main."""
 
 
 @dataclass
@@ -371,6 +378,14 @@ class LogConfig:
     """Folder for TensorBoard. Default: none."""
     use_wandb: bool = False
     """Log to Weights & Biases (needs the package wandb)."""
+    use_mlflow: bool = False
+    """Log to MLflow (needs the package mlflow), at `MLFLOW_TRACKING_URI`."""
+    use_trackio: bool = False
+    """Log to trackio (needs the package trackio)."""
+    tracker_project: Annotated[str, _alias("wandb_project")] = "rlvr"
+    """Project (in MLflow: experiment) of Weights & Biases, MLflow and trackio."""
+    tracker_run: Annotated[str | None, _alias("wandb_run_name")] = None
+    """What they call the run. Default: as its folder is called."""
     num_sample_generations: int = 10
     """How often in a run sample completions are shown; 0 = never."""
     progress: bool = True

@@ -152,6 +152,14 @@ class RowsConfig:
     """Folder for TensorBoard. Default: none."""
     use_wandb: bool = False
     """Log to Weights & Biases (needs the package wandb)."""
+    use_mlflow: bool = False
+    """Log to MLflow (needs the package mlflow), at `MLFLOW_TRACKING_URI`."""
+    use_trackio: bool = False
+    """Log to trackio (needs the package trackio)."""
+    tracker_project: Annotated[str, _alias("wandb_project")] = "rlvr"
+    """Project (in MLflow: experiment) of Weights & Biases, MLflow and trackio."""
+    tracker_run: Annotated[str | None, _alias("wandb_run_name")] = None
+    """What they call the run. Default: as its folder is called."""
     progress: bool = True
     """Show a live progress view when the output is a terminal."""
 

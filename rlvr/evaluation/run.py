@@ -15,19 +15,17 @@ from transformers.utils.logging import disable_progress_bar
 
 from rewards import load_plugins
 from rlvr.boost import process as processes
-from rlvr.boost.plugins import resolve_precision
-from rlvr.conversation import Conversation, choose_template
+from rlvr.conversation import Conversation
 from rlvr.data.prompts import fingerprint
 from rlvr.evaluation.evaluator import Answered, Evaluator
 from rlvr.evaluation.held_out import Asked, Reading, read_held_out
 from rlvr.evaluation.records import Line, Records
 from rlvr.evaluation.summary import summarise, summarise_each
 from rlvr.metrics import gather_json
-from rlvr.models.loading import load_causal_lm, load_tokenizer
+from rlvr.policy import Policy
 from rlvr.reward_settings import parse_reward_options
 from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout.engine import Sampling
-from rlvr.rollout.make import make_engine
 
 # What changes a response or its verdict; another value is another evaluation.
 IDENTITY = (
@@ -47,14 +45,19 @@ def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
     process = processes.start(a.seed, a.num_threads)
     device = process.device
     load_plugins(a.reward_plugins)
-    tokenizer = load_tokenizer(a.model, a.trust_remote_code)
-    conversation = Conversation(choose_template(a.conversation_template_config, tokenizer), tokenizer)
+    policy = Policy.open(
+        a.model,
+        device,
+        template=a.conversation_template_config,
+        engine=a.engine,
+        mixed_precision=a.mixed_precision,
+        trust_remote_code=a.trust_remote_code,
+    )
+    tokenizer, conversation, engine = policy.tokenizer, policy.conversation, policy.engine
     options = parse_reward_options(a.reward_options)
     rewards = RLVRRewardModel(a.reward_functions, tokenizer, conversation.tags, options=options)
     notes: list[str] = []
     asked = _problems(a, conversation, rewards.rewards.functions, notes)
-    engine = make_engine(a.engine, tokenizer)
-    engine.autocast = resolve_precision(a.mixed_precision, device) == "bf16"
     sampling = Sampling(
         max_new_tokens=a.max_new_tokens,
         temperature=a.temperature,
@@ -75,7 +78,7 @@ def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
         total=len(asked) * a.num_generations,
     )
     done = gather_json(len(records.lines) // a.num_generations)[0]
-    model = load_causal_lm(a.model, trust_remote_code=a.trust_remote_code).to(device).eval()
+    model = policy.load()
     with _bar(len(asked), done, quiet=a.json or not process.is_main) as bar:
         engine.on_progress = lambda finished, total, tokens: bar.update(bar.task_ids[0], tokens=f"{tokens:,} tokens")
         for answered, lines in evaluator.rounds(model, done, partial(_lines, rewards)):

@@ -22,6 +22,8 @@ from transformers import (
 )
 
 from rlvr.errors import UserError
+from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
+from rlvr.models.saved import trained_actor
 
 TINY = "tiny"
 SMOLLM2 = "smollm2-135m"
@@ -38,7 +40,8 @@ class Source:
 
 
 def resolve_source(name: str) -> Source:
-    """What `from_pretrained` is to be called with for `name`. Builds the built-in model at its first use.
+    """What `from_pretrained` is to be called with for `name`; a run's folder stands for its actor. Builds the built-in model
+    at its first use.
 
     Raises:
         UserError: `smollm2-135m` without its package.
@@ -49,7 +52,7 @@ def resolve_source(name: str) -> Source:
         return Source(str(ensure_tiny()))
     if name == SMOLLM2:
         return _smollm2()
-    return Source(name)
+    return Source(str(trained_actor(name) or name))
 
 
 def _smollm2() -> Source:
@@ -76,8 +79,21 @@ def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) ->
         ) from None
 
 
+def _base_of(name: str) -> str | None:
+    """The base model of an adapter that has no tokenizer of its own; None for whole models."""
+    path = resolve_source(name).path
+    if not is_adapter(path) or (Path(path) / "config.json").is_file():
+        return None
+    base = read_adapter_config(path).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"the adapter {path} does not say which model it belongs to: merge it into that one first")
+    return base
+
+
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """The tokenizer of model `name`; its pad token is the end token where it has none (masks never look at it)."""
+    """The tokenizer of model `name` (of an adapter alone: its base model's); its pad token is the end token where it has none
+    (masks never look at it)."""
+    name = _base_of(name) or name
     tokenizer = _load(AutoTokenizer.from_pretrained, "tokenizer", name, trust_remote_code=trust_remote_code)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -85,7 +101,11 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> PreTrainedToke
 
 
 def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_code: bool = False) -> PreTrainedModel:
-    """The causal language model `name` in float32 (the plugin or autocast lowers the precision), on the CPU."""
+    """The causal language model `name` in float32 (the plugin or autocast lowers the precision), on the CPU. A LoRA adapter
+    is merged into its base model."""
+    if base := _base_of(name):
+        whole = load_causal_lm(base, flash_attention=flash_attention, trust_remote_code=trust_remote_code)
+        return merge_adapter(whole, resolve_source(name).path)
     arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"

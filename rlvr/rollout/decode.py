@@ -51,6 +51,7 @@ class Decoder:
         holds_stop: tells of a row's newest tokens whether their text holds a stop string.
         autocast: run the model under bfloat16 autocast.
         on_step: called after each look for ended rows with their number and the number of tokens so far.
+        on_tokens: called with the newest token of each row that is left, which waits for the device; None = nobody listens.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class Decoder:
         holds_stop: Callable[[list[int]], bool] | None = None,
         autocast: bool = False,
         on_step: Callable[[int, int], None] = lambda ended, tokens: None,
+        on_tokens: Callable[[dict[int, int]], None] | None = None,
     ) -> None:
-        self.on_step = on_step
+        self.on_step, self.on_tokens = on_step, on_tokens
         self.model, self.call, self.sampling, self.holds_stop = model, call, sampling, holds_stop
         self.device = generator.device
         self.draw = make_draw(sampling.temperature, sampling.top_k, sampling.top_p, generator)
@@ -114,6 +116,8 @@ class Decoder:
         """Decode until enough rows have ended to shrink the batch. Returns them, and the logits of the others."""
         while True:
             tokens = self._draw(logits)
+            if self.on_tokens is not None:
+                self.on_tokens(dict(zip(self.rows.tolist(), tokens.tolist(), strict=True)))
             self.step += 1
             self.tokens += len(tokens)
             ended = self._shrink() if self._looks() else []

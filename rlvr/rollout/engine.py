@@ -63,10 +63,14 @@ class Engine(ABC):
     Attributes:
         on_progress: called now and then while responses are generated, with the number of finished responses, of
             all responses, and of tokens generated so far.
+        on_tokens: called with the newest token of each response in work, by the prompt's place, as soon as it is drawn; some
+            after the response's end may come, too. Engines that don't know (all but `hf`, and it of models that it leaves
+            to `generate`) never call it.
         autocast: sample in bfloat16 autocast where the model itself is in float32.
     """
 
     on_progress: Callable[[int, int, int], None] | None = None
+    on_tokens: Callable[[dict[int, int]], None] | None = None
     autocast: bool = False
 
     @abstractmethod

@@ -58,6 +58,7 @@ class HFEngine(Engine):
                 holds_stop=self._holds_stop(sampling) if sampling.stop_strings else None,
                 autocast=self.autocast and next(model.parameters()).dtype == torch.float32,
                 on_step=self._reporter(start, len(prompts), collected.tokens),
+                on_tokens=self._teller(batch),
             )
             for ended in decoder.run():
                 for row in ended:
@@ -93,6 +94,13 @@ class HFEngine(Engine):
             return any(string in text for string in sampling.stop_strings)
 
         return holds_stop
+
+    def _teller(self, batch: Sequence[int]) -> Callable[[dict[int, int]], None] | None:
+        """Tells of a batch's tokens by the places of its prompts, if anybody listens."""
+        listener = self.on_tokens
+        if listener is None:
+            return None
+        return lambda tokens: listener({batch[row]: token for row, token in tokens.items()})
 
     def _reporter(self, finished: int, total: int, tokens: int) -> Callable[[int, int], None]:
         """Reports one batch's progress on top of what earlier ones did, a few times a second."""

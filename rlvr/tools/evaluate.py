@@ -15,7 +15,7 @@ def eval_parser() -> Parser:
     """The flags of the command."""
     parser = Parser(prog="rlvr eval", description="Accuracy of a model on problems whose answers a rule can check.")
     parser.add_argument(
-        "model", metavar="MODEL", help="tiny, smollm2-135m, a folder (RUN/actor/modeling), or a hub name"
+        "model", metavar="MODEL", help="tiny, smollm2-135m, the folder of a run or of a model, or a hub name"
     )
     data = parser.add_argument_group("data", "Problems, and how they become prompts.")
     add = data.add_argument

@@ -4,11 +4,13 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from rlvr.checks.results import AnyConfig, check_results
 from rlvr.config.flags import Parsed, parse_reward_training_with_origins, parse_sft_with_origins, parse_with_origins
 from rlvr.config.help import asks_for_help
 from rlvr.tools.commands import named
 
 T = TypeVar("T")
+C = TypeVar("C", bound=AnyConfig)
 
 
 def train_command(argv: list[str]) -> None:
@@ -68,10 +70,11 @@ def reward_model_command(argv: list[str]) -> None:
     )
 
 
-def _command(argv: list[str], parse: Callable[[list[str]], Parsed[T]], check: str, dry_run: str, train: str) -> None:
+def _command(argv: list[str], parse: Callable[[list[str]], Parsed[C]], check: str, dry_run: str, train: str) -> None:
     """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
     parsed = parse(words)
+    check_results(parsed.config)  # first, and here: the other checks load torch
     named(check)(parsed.config, parsed.flags)
     if dry:
         named(dry_run)(parsed)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import torch
 import torch.distributed as dist
 
 from rlvr.boost.process import any_rank
+from rlvr.errors import UserError
 from rlvr.metrics import Meter
-from rlvr.tracking import JsonlSink, Tracker, make_sinks
+from rlvr.trackers.about import About
+from rlvr.trackers.make import Wanted, makers
+from rlvr.tracking import JsonlSink, Tracker
 from rlvr.trainer.interrupt import Interrupted, InterruptGuard
 
 
@@ -33,6 +37,8 @@ class BaseTrainer(ABC):
         self.callbacks = list(callbacks)
         self.save_dir = Path(save_dir) if save_dir is not None else None
         self.tracker = tracker or Tracker()
+        self.tracker.warn = self.warn
+        self._about = About(folder=self.save_dir)
         self.meter = Meter()
         self._interrupt = InterruptGuard()
 
@@ -55,13 +61,32 @@ class BaseTrainer(ABC):
     def write_metrics(self, folder: Path, resumed: bool) -> None:
         """Write metrics.jsonl into the folder, on rank 0. A resumed run drops the rows behind its checkpoint."""
         if self.is_main:
-            keep = self.rows_done + 1 if resumed else 0
-            self.tracker.sinks.insert(0, JsonlSink(folder / "metrics.jsonl", keep_below=keep))
+            rows = JsonlSink(folder / "metrics.jsonl", keep_below=self.rows_done + 1 if resumed else 0)
+            self.tracker.sinks.insert(0, rows)
+            done = self.rows_done if resumed else None
+            self._about = About(folder=folder, resumed_at=done, has_through=rows.found_through)
 
-    def _open_sinks(self, log_dir: str | None, use_wandb: bool) -> None:
-        """Log to what `fit` was asked for, on rank 0."""
-        if self.is_main:
-            self.tracker.sinks += make_sinks(log_dir=log_dir, use_wandb=use_wandb)
+    def track(self, wanted: Wanted, **about: Any) -> None:
+        """Send metrics to these trackers, too, on rank 0. A resumed run goes on where it was there, or without a tracker that
+        can't be reached.
+
+        Args:
+            wanted: which.
+            about: further fields of `About`: project, name, config.
+
+        Raises:
+            UserError: a tracker's package is missing, or at the beginning of a run, a tracker can't be started.
+        """
+        if not self.is_main:
+            return
+        told = replace(self._about, **about)
+        for make in makers(wanted, told):
+            try:
+                self.tracker.sinks.append(make())
+            except UserError as error:
+                if told.resumed_at is None:
+                    raise
+                self.warn(f"{error} This session goes on without it")
 
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:

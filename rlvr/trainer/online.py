@@ -13,6 +13,7 @@ from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import Collected
 from rlvr.metrics import Meter
+from rlvr.trackers.make import Wanted
 from rlvr.tracking import Tracker
 from rlvr.trainer.base import BaseTrainer
 from rlvr.trainer.callbacks import Callback
@@ -100,7 +101,7 @@ class OnlineTrainer(BaseTrainer):
             UserError: what the user gave does not fit together.
         """
         self.plan = Plan(num_episodes, num_collect_steps, num_update_steps)
-        self._open_sinks(log_dir, use_wandb)
+        self.track(Wanted(log_dir, use_wandb))
         self._before_fit(prompt_dataloader, pretrain_dataloader)
         with self._interrupt:
             self._call("on_fit_start")

@@ -24,6 +24,7 @@ from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.experience.cutting import cut_on_all_ranks
 from rlvr.metrics import Meter
+from rlvr.trackers.make import Wanted
 from rlvr.tracking import Tracker
 from rlvr.trainer.base import BaseTrainer
 from rlvr.trainer.saving import RoleFiles, SupervisedCheckpointer
@@ -168,7 +169,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
             Interrupted: after SIGINT or SIGTERM, at the next safe point, with a checkpoint saved.
         """
         s = self.settings
-        self._open_sinks(log_dir, use_wandb)
+        self.track(Wanted(log_dir, use_wandb))
         with self._interrupt:
             self._call("on_fit_start")
             if self.progress.step == 0:

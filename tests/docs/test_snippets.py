@@ -17,6 +17,7 @@ ELSEWHERE = {
     "docs/other_toolkits.md": "tests/examples/test_docs.py",
     "docs/interoperability.md": "tests/rewards/foreign/test_docs.py",
     "docs/rewards.md": "tests/rewards/audit/test_docs.py",
+    "docs/hand_on.md": "tests/test_hand_on.py",
     "docs/audit.md": "tests/rewards/audit/test_docs.py",
 }
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]

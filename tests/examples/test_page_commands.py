@@ -3,6 +3,7 @@
 Only what can't be had in a test is replaced: a large model by the built-in one, a hub data set by a file.
 """
 
+import io
 import json
 import re
 import shlex
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hub_server
 import pytest
+import tracker_stand_ins
 
 import rewards.registry
 from rlvr.cli import main
@@ -51,6 +54,7 @@ SMALL = {
     "reward-model": "--max_steps 1 --train_batch_size 4 --max_samples 16",
     "doctor": "--no_step",
     "eval": "--max_samples 4 --max_new_tokens 8",
+    "chat": "--max_new_tokens 8",
 }
 # What an example's own file names and a test can't have.
 OF_EXAMPLE = {
@@ -153,8 +157,13 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
     monkeypatch.chdir(folders[page])
     monkeypatch.setattr(rewards.registry, "_registered", dict(rewards.registry._registered))  # pages name files alike
     words = made_small(words_of(line), CASES.index((page, line)), name_of(page))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("2+3=?\n"))  # what is said to `rlvr chat`
+    for module in (tracker_stand_ins.mlflow(), *map(tracker_stand_ins.recorded, ("wandb", "trackio"))):
+        tracker_stand_ins.install(monkeypatch, module)
     try:
-        status = main(words)
+        with hub_server.serving() as hub:
+            hub_server.point_at(monkeypatch, hub.endpoint)
+            status = main(words)
     except SystemExit as stop:
         status = stop.code
     findings = {"score": (0, 1), "audit": (0, 1), "doctor": (0, 1)}.get(words[0], (0,))

@@ -6,6 +6,7 @@ from rlvr.checks.settings import check_config
 from rlvr.checks.unread import Rule
 from rlvr.checks.unread_parallel import PARALLEL
 from rlvr.checks.unread_ppo import RULES, check_unread
+from rlvr.checks.unread_results import RESULTS
 from rlvr.checks.unread_supervised import BOTH, OF_REWARD_MODEL, OF_SFT
 from rlvr.cli import main
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig, from_dict, merge, parse, to_dict
@@ -87,6 +88,11 @@ UNREAD = [
     (["--ray", "--num_rollout_nodes", "1"], "the actor itself generates"),
     (["--ray", "--no_buffer_cpu_offload"], "the driver's main memory"),
     (["--ray", "--empty_device_cache", "--no_offload_inference_models"], "a device of its own"),
+    (["--hub_private"], "without --push_to_hub"),
+    (["--hub_revision", "v1"], "without --push_to_hub"),
+    (["--tracker_project", "x"], "without a tracker"),
+    (["--tracker_run", "x"], "without a tracker"),
+    (["--log_dir", "x", "--tracker_run", "x"], "without a tracker"),
     (["--prompt_csv_url", "x.csv", "--prompt_dataset", "builtin"], "which names the data"),
     (["--reward_options", '{"math_reward_fn": {"x": 1}}'], "name the function"),
 ]
@@ -125,9 +131,9 @@ ALWAYS = {
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
     "weight_decay warmup_steps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
-    "ckpt": "save_path save_interval keep_checkpoints resume",
+    "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
     "eval": "",
-    "log": "log_dir use_wandb num_sample_generations progress",
+    "log": "log_dir use_wandb use_mlflow use_trackio num_sample_generations progress",
 }
 
 
@@ -150,6 +156,8 @@ SUPERVISED = [
     (["reward-model", "--preference_dataset", "mine.jsonl", "--eval_samples", "3"], "nothing is held out"),
     (["sft", "--tp", "2"], "belongs to --plugin 3d"),
     (["sft", "--zero_cpu_offload"], "take a ZeRO plugin"),
+    (["reward-model", "--hub_private"], "without --push_to_hub"),
+    (["sft", "--tracker_run", "x"], "without a tracker"),
 ]
 
 
@@ -169,12 +177,14 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr weight_decay warmup_steps grad_clip "
         "seed num_threads packing center_rewards_coefficient",
         "parallel": "plugin mixed_precision dist_timeout",
-        "ckpt": "save_path save_interval keep_checkpoints resume",
-        "log": "log_interval log_dir use_wandb progress",
+        "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
+        "log": "log_interval log_dir use_wandb use_mlflow use_trackio progress",
     }
     for kind, rules in ((SFTConfig, (*BOTH, *OF_SFT)), (RewardTrainingConfig, (*BOTH, *OF_REWARD_MODEL))):
         for section in catalog(kind):
-            ruled = {name for rule in (*rules, *PARALLEL) if rule.section == section.name for name in rule.names}
+            ruled = {
+                name for rule in (*rules, *PARALLEL, *RESULTS) if rule.section == section.name for name in rule.names
+            }
             assert {f.name for f in section.flags} <= ruled | set(always.get(section.name, "").split()), section.name
 
 
