@@ -65,6 +65,7 @@ class Launch:
         address: where rank 0 listens.
         environment: variables that are set beside torchrun's.
         cards: network card of each process, with namespaces.
+        patience_s: how long after a process's end what it started may take to end too.
     """
 
     commands: Sequence[Sequence[str]]
@@ -73,6 +74,7 @@ class Launch:
     address: str = "127.0.0.1"
     environment: dict[str, str] = field(default_factory=dict)
     cards: Sequence[str] = ()
+    patience_s: float = 3.0
 
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
@@ -81,7 +83,7 @@ class Launch:
         statuses = _wait([process for process, _ in started], limit_s)
         ended = []
         for rank, (process, pipes) in enumerate(started):
-            orphans = "\nORPHANS were left" if _end_descendants(process) else ""
+            orphans = "\nORPHANS were left" if _end_descendants(process, self.patience_s) else ""
             out, err = (_drain(pipe) for pipe in pipes)
             ended.append(Ended(rank, statuses[process], out, err + orphans))
         return ended
@@ -175,9 +177,9 @@ def _wait(processes: Sequence[int], limit_s: float) -> dict[int, int | None]:
     return statuses
 
 
-def _end_descendants(process: int) -> bool:
+def _end_descendants(process: int, patience_s: float) -> bool:
     """Kill what a process left behind. Whether anything was there still some seconds after its end."""
-    end = time.monotonic() + 3.0
+    end = time.monotonic() + patience_s
     while left := descendants(process):
         if time.monotonic() > end:
             for process in left:
