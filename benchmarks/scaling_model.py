@@ -11,7 +11,7 @@ Operations and bytes are those of `benchmarks.floors`, memory is `rlvr train --d
   the last; in each optimizer step they wait for the one with the most tokens.
 - A decoding step takes the longer of its products and of what it reads (weights, and keys and values of all that live).
 - Collectives are rings. Within a node they run at NVLink's speed, beyond it at that of all of a node's network cards, as a
-  ring over all GPUs leaves each node once. Each collective also takes a hop for every GPU in the ring.
+  ring over all GPUs leaves each node once. Each collective also takes the time of going around.
 - Hidden behind computing, as far as there is any: ddp's and zero's gradients behind the backward pass that makes them, all
   of fsdp's. Not hidden: zero's weights, which are gathered after the optimizer, and fsdp's whole weights for the rollout.
 """
@@ -107,7 +107,8 @@ class Assumptions:
     nvlink_gb: float = _flag(450.0, "GB/s that a GPU sends within its node")
     network_gb: float = _flag(50.0, "GB/s that each GPU's network card sends (400 Gb/s)")
     link_use: float = _flag(0.8, "share of both that collectives reach")
-    hop_us: float = _flag(3.0, "microseconds that a collective takes for each GPU in its ring")
+    hop_us: float = _flag(3.4, "microseconds from GPU to GPU within a node")
+    network_hop_us: float = _flag(14.0, "microseconds from node to node")
     seed: int = _flag(0, "of the lengths")
 
     @property
@@ -156,7 +157,9 @@ def link_seconds(a: Assumptions, gpus: int, size: float, collectives: float) -> 
     """To send `size` bytes from each GPU in so many collectives over all of them."""
     within = a.nvlink_gb * 1e9
     speed = within if gpus <= a.node else min(within, a.node * a.network_gb * 1e9)
-    return size / (speed * a.link_use) + collectives * (gpus - 1) * a.hop_us / 1e6
+    nodes = -(-gpus // a.node)
+    around = (gpus - nodes) * a.hop_us + (nodes - 1) * a.network_hop_us
+    return size / (speed * a.link_use) + collectives * around / 1e6
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,11 @@ def test_lengths_have_the_mean_that_was_asked_for() -> None:
 
 
 def test_links() -> None:
-    a = assume(link_use=1.0, hop_us=1.0)
+    a = assume(link_use=1.0, hop_us=1.0, network_hop_us=10.0)
     assert m.link_seconds(a, 8, 450e9, 0) == 1.0
     assert m.link_seconds(a, 16, 400e9, 0) == 1.0  # eight cards of a node
-    assert m.link_seconds(a, 16, 0, 1000) == pytest.approx(0.015)
+    around = [10 if gpu % 8 == 0 else 1 for gpu in range(1, 20)]  # three nodes, the last with four
+    assert m.link_seconds(a, 20, 0, 1000) == pytest.approx(1000 * sum(around) / 1e6)
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -92,7 +93,7 @@ def test_the_slowest_is_waited_for() -> None:
 
 def test_what_is_not_hidden() -> None:
     """Without products nothing is; ZeRO sends half in bf16 of what DDP sends in float32, FSDP the weights again and again."""
-    slow = assume(hop_us=0.0, link_use=1.0)
+    slow = assume(hop_us=0.0, network_hop_us=0.0, link_use=1.0)
     sending = {p: m._not_hidden(SMALL, slow, p, 8, 1, 0.0, True) for p in PLUGINS}
     one_way = SMALL.weights * 7 / 8 / 450e9
     assert sending["ddp"] == pytest.approx(4 * 2 * 4 * one_way)
@@ -112,8 +113,9 @@ def test_responses_that_do_not_divide(monkeypatch, capsys) -> None:
 
 
 def test_the_table(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(m.MODELS, "small", SMALL)
     flags = (
-        "--model 0.5b --gpus 2 4 --plugins ddp fsdp --responses 64 --longest 64 --mean 20 --prompt 16 --markdown --weak"
+        "--model small --gpus 2 4 --plugins ddp fsdp --responses 64 --longest 64 --mean 20 --prompt 16 --markdown --weak"
     )
     monkeypatch.setattr(sys, "argv", ["scaling_model", *flags.split()])
     m.main()
