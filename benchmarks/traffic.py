@@ -15,8 +15,8 @@ What each plugin has to exchange for P weights that take `w` bytes in passes and
     ddp      all-reduce of gradients, once an optimizer step
     zero1    reduce-scatter of gradients and all-gather of weights, once an optimizer step
     zero2    the same, but gradients once a micro-batch: they have no place to add up in
-    fsdp     all-gather of weights for each forward pass, and of the layers' for each backward pass (what is outside of them
-             stays from one to the other); reduce-scatter of gradients once an optimizer step; all-gather for each rollout
+    fsdp     all-gather of the layers' weights for each forward and each backward pass, and of what is outside of them once until
+             a backward pass is over; reduce-scatter of gradients once an optimizer step; all-gather of all for each rollout
 """
 
 import os
@@ -36,6 +36,8 @@ WIDTHS = {
     ("ddp", "bf16"): (4, 4), ("zero1", "bf16"): (2, 2), ("zero2", "bf16"): (2, 2), ("fsdp", "bf16"): (2, 4),
 }  # fmt: skip
 """Bytes of a weight in passes and of its gradient where it is summed, by plugin and precision (docs/plugins.md)."""
+COLLECTIVES = ("allreduce", "all_reduce", "reduce_scatter", "allgather", "all_gather", "broadcast")
+"""Their names in torch's dispatcher begin so; what else there is makes no difference here (barriers, waiting)."""
 _SENT_AT = slice(200, 208)  # tcpi_bytes_sent in Linux's struct tcp_info, since 4.19
 
 
@@ -75,7 +77,8 @@ def least(plugin: str, precision: str, weights: int, layers: int, passes: Passes
     times = passes.learning if plugin == "zero2" else passes.steps
     size = float(g * weights * times)
     if plugin == "fsdp":
-        size += w * (weights * (passes.learning + passes.scoring + passes.rollouts) + layers * passes.learning)
+        outside = (weights - layers) * max(passes.learning, min(passes.scoring, 1))
+        size += w * (layers * (2 * passes.learning + passes.scoring) + outside + weights * passes.rollouts)
     else:
         size += w * weights * passes.steps
     return ring_bytes("allgather", size, processes)
@@ -97,7 +100,7 @@ class Asked(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func.namespace in ("c10d", "_c10d_functional"):
             name = func._opname.strip("_").replace("_base", "")
-            if name not in ("wait_tensor", "barrier"):
+            if name.startswith(COLLECTIVES):
                 self.bytes[name] += max(_bytes(part) for part in (*args[:2], result))
         return result
 

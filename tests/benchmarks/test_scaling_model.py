@@ -114,14 +114,14 @@ def test_responses_that_do_not_divide(monkeypatch, capsys) -> None:
 
 def test_the_table(monkeypatch, capsys) -> None:
     monkeypatch.setitem(m.MODELS, "small", SMALL)
-    flags = (
-        "--model small --gpus 2 4 --plugins ddp fsdp --responses 64 --longest 64 --mean 20 --prompt 16 --markdown --weak"
-    )
+    flags = "--model small --gpus 2 4 --plugins ddp fsdp --responses 64 --longest 64 --mean 20 --prompt 16 --markdown --weak"
     monkeypatch.setattr(sys, "argv", ["scaling_model", *flags.split()])
     m.main()
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == list(m.COLUMNS)
     assert [line[:2] for line in lines[2:]] == [["2", "ddp"], ["2", "fsdp"], ["4", "ddp"], ["4", "fsdp"]]
     assert [line[-1] for line in lines[2:4]] == ["100%", "100%"]
-    memory = [float(line[2]) for line in lines[2:]]
-    assert memory[3] < memory[1] < memory[0] == memory[2]
+    of = {
+        (plugin, gpus): m.memory_gb(SMALL, assume(), plugin, gpus, 64) for plugin in ("ddp", "fsdp") for gpus in (2, 4)
+    }
+    assert of["fsdp", 4] < of["fsdp", 2] < of["ddp", 2]
