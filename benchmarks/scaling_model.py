@@ -10,14 +10,16 @@ Operations and bytes are those of `benchmarks.floors`, memory is `rlvr train --d
 - Responses end at different lengths, drawn from a log-normal distribution. Each GPU generates its share, and all wait for
   the last; in each optimizer step they wait for the one with the most tokens.
 - A decoding step takes the longer of its products and of what it reads (weights, and keys and values of all that live).
-- Collectives are rings. Within a node they run at NVLink's speed, beyond it at that of all of a node's network cards, as a
-  ring over all GPUs leaves each node once. Each collective also takes the time of going around.
+- Collectives run at NVLink's speed within a node, beyond it at that of all of a node's network cards, as a ring over all GPUs
+  leaves each node once. Each takes the time of going around beside that; NCCL makes trees of all-reduces, whose way is
+  shorter, and rings of all else.
 - Hidden behind computing, as far as there is any: ddp's and zero's gradients behind the backward pass that makes them, all
   of fsdp's. Not hidden: zero's weights, which are gathered after the optimizer, and fsdp's whole weights for the rollout.
 """
 
 import argparse
 import json
+import math
 import random
 import tempfile
 from collections.abc import Sequence
@@ -90,14 +92,14 @@ def _flag(default: Any, text: str) -> Any:
 class Assumptions:
     """All that the arithmetic rests on; each is a flag."""
 
-    gpu: str = _flag("h100", "kind of GPU: h100, h200")
+    gpu: str = _flag("h200", "kind of GPU: h100, h200")
     responses: int = _flag(4096, "responses in an iteration, over all GPUs")
     prompt: int = _flag(512, "tokens of each prompt")
     mean: int = _flag(1024, "mean tokens of a response")
     longest: int = _flag(4096, "most tokens of a response")
     spread: float = _flag(0.8, "standard deviation of the logarithm of a response's length")
     steps: int = _flag(4, "optimizer steps in an iteration")
-    rows: int = _flag(128, "most responses that a GPU generates at once (--generation_batch_size)")
+    rows: int = _flag(64, "most responses that a GPU generates or scores at once (--generation_batch_size)")
     micro_batch_tokens: int = _flag(16384, "tokens in a forward and backward pass (--micro_batch_tokens)")
     forward_use: float = _flag(0.5, "share of a GPU's operations that scoring and prefill reach")
     train_use: float = _flag(0.4, "share that learning reaches, without what checkpointing computes again")
@@ -153,12 +155,14 @@ def generation_seconds(shape: Shape, a: Assumptions, lengths: np.ndarray) -> flo
     return prefill / (a.hardware.flops * a.forward_use) + sum(decode_seconds(shape, a, wave) for wave in waves)
 
 
-def link_seconds(a: Assumptions, gpus: int, size: float, collectives: float) -> float:
-    """To send `size` bytes from each GPU in so many collectives over all of them."""
+def link_seconds(a: Assumptions, gpus: int, size: float, collectives: float, tree: bool = False) -> float:
+    """To send `size` bytes from each GPU in so many collectives over all of them; `tree`: up and down a tree of nodes."""
     within = a.nvlink_gb * 1e9
     speed = within if gpus <= a.node else min(within, a.node * a.network_gb * 1e9)
     nodes = -(-gpus // a.node)
     around = (gpus - nodes) * a.hop_us + (nodes - 1) * a.network_hop_us
+    if tree:
+        around = 2 * (min(gpus, a.node) - 1) * a.hop_us + 2 * math.log2(nodes) * a.network_hop_us
     return size / (speed * a.link_use) + collectives * around / 1e6
 
 
@@ -227,7 +231,8 @@ def _not_hidden(
     backward = computing * 2 / 3
     if plugin == "ddp":
         sent = least(plugin, "bf16", weights, layers, Passes(1, 1), gpus)
-        return a.steps * max(0.0, link_seconds(a, gpus, sent, 2 * g * weights / DDP_BUCKET) - backward / passes)
+        summed = link_seconds(a, gpus, sent, g * weights / DDP_BUCKET, tree=True)
+        return a.steps * max(0.0, summed - backward / passes)
     if plugin == "fsdp":
         sent = least(plugin, "bf16", weights, layers, Passes(1, passes), gpus)
         learned = link_seconds(a, gpus, sent, 2 * units * passes + units)

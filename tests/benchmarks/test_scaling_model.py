@@ -62,6 +62,7 @@ def test_links() -> None:
     assert m.link_seconds(a, 16, 400e9, 0) == 1.0  # eight cards of a node
     around = [10 if gpu % 8 == 0 else 1 for gpu in range(1, 20)]  # three nodes, the last with four
     assert m.link_seconds(a, 20, 0, 1000) == pytest.approx(1000 * sum(around) / 1e6)
+    assert m.link_seconds(a, 64, 0, 1000, tree=True) == pytest.approx(1000 * 2 * (7 * 1 + 3 * 10) / 1e6)
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
