@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,9 +84,9 @@ class Launch:
         statuses = _wait([process for process, _ in started], limit_s)
         ended = []
         for rank, (process, pipes) in enumerate(started):
-            orphans = "\nORPHANS were left" if _end_descendants(process, self.patience_s) else ""
+            left = _end_descendants(process, self.patience_s)
             out, err = (_drain(pipe) for pipe in pipes)
-            ended.append(Ended(rank, statuses[process], out, err + orphans))
+            ended.append(Ended(rank, statuses[process], out, err + (f"\nORPHANS: {', '.join(left)}" if left else "")))
         return ended
 
     def _fork(self, rank: int, port: int) -> tuple[int, list[int]]:
@@ -177,16 +178,27 @@ def _wait(processes: Sequence[int], limit_s: float) -> dict[int, int | None]:
     return statuses
 
 
-def _end_descendants(process: int, patience_s: float) -> bool:
-    """Kill what a process left behind. Whether anything was there still some seconds after its end."""
+def _end_descendants(process: int, patience_s: float) -> list[str]:
+    """Kill what a process left behind. The names of what was there still some seconds after its end."""
     end = time.monotonic() + patience_s
     while left := descendants(process):
         if time.monotonic() > end:
+            names = [title(process) for process in left]
             for process in left:
-                os.kill(process, signal.SIGKILL)
-            return True
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process, signal.SIGKILL)
+            return names
         time.sleep(0.02)
-    return False
+    return []
+
+
+def title(process: int) -> str:
+    """A process's name: of one of Ray's actors `ray::CLASS`, else that of its program; "" if it has ended."""
+    try:
+        first = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
+    except OSError:
+        return ""
+    return first if first.startswith("ray::") else Path(first).name
 
 
 def descendants(marker: int) -> list[int]:

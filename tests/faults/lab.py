@@ -137,7 +137,7 @@ class Lab:
         launch = Launch(
             [self.command(folder)] * self.processes, hook, self.namespaces, self.address,
             {"TMPDIR": str(temporary), MARK: str(self.mark)} | (ON_RAY if self.on_ray else {}), self.cards,
-            30.0 if self.on_ray else 3.0,
+            90.0 if self.on_ray else 3.0,  # without a head, Ray's processes look for it for a minute
         )  # fmt: skip
         ended = launch.run(limit_s * (6 if self.on_ray else 1))
         if self.on_ray:  # Ray keeps its logs

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import injuries as i
 from .forking import Ended, descendants
+from .forking import title as name
 from .kinds import PHASES
 from .lab import Lab
 from .strike import Case, Maker, all_ended
@@ -18,7 +19,7 @@ def _kill(title: str, check: Check) -> Maker:
     """SIGKILL of a process of the cluster whose name begins with `title`, at any moment of the run."""
 
     def find() -> list[int]:
-        return [process for process in descendants(os.getpid()) if _title(process).startswith(title)]
+        return [process for process in descendants(os.getpid()) if name(process).startswith(title)]
 
     def make(lab: Lab, rng: random.Random, folder: Path) -> Case:
         drawn = i.draw_moment(lab.visits, rng, rng.choice([p for p in PHASES if _has(lab, p)]), 0)
@@ -31,15 +32,6 @@ def _kill(title: str, check: Check) -> Maker:
 
 def _has(lab: Lab, phase: str) -> bool:
     return any(visit.phase == phase for visit in lab.visits[0])
-
-
-def _title(process: int) -> str:
-    """A process's name: of an actor's `ray::CLASS`, else that of its program."""
-    try:
-        first = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
-    except OSError:  # it has just ended
-        return ""
-    return first if first.startswith("ray::") else Path(first).name
 
 
 def _named(who: str) -> Check:
@@ -55,11 +47,17 @@ def _named(who: str) -> Check:
     return check
 
 
+def _ended_by_ray(ended: list[Ended]) -> str:
+    """Without its head Ray itself ends the driver, and says so, where there was need of it."""
+    wrong = all_ended(ended, 0, 1, 2)
+    return wrong or ("" if ended[0].status == 0 or "GCS" in ended[0].said else "it does not name the GCS")
+
+
 KINDS: dict[str, Maker] = {
     "SIGKILL of the actor": _kill("ray::RayPPOActor", _named("process 0 of the actor died")),
     "SIGKILL of the critic": _kill("ray::RayPPOCritic", _named("process 0 of the critic died")),
     "SIGKILL of the reference model": _kill("ray::RayPPOInitial", _named("process 0 of the reference model died")),
     "SIGKILL of the reward worker on Ray": _kill("ray::RayRLVRReward", lambda ended: all_ended(ended, 0)),
     "SIGKILL of the raylet": _kill("raylet", _named("Ray")),
-    "SIGKILL of the head (GCS)": _kill("gcs_server", _named("Ray")),
+    "SIGKILL of the head (GCS)": _kill("gcs_server", _ended_by_ray),
 }

@@ -110,7 +110,7 @@ def untidy(ended: list[Ended]) -> str:
         if e.status is None:
             return f"rank {e.rank} hung"
         for word in ("Traceback", "ORPHANS", "LEFT BEHIND"):
-            if word in e.err and e.status != -signal.SIGKILL:
+            if word in e.err and (word == "ORPHANS" or e.status != -signal.SIGKILL):
                 return f"rank {e.rank}: {word}"
     return ""
 
