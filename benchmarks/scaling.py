@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -87,11 +86,9 @@ def scale(work: Work, batch: int, plugins: Sequence[str], iterations: int) -> li
     say("two processes")
     two = list(results(launch(both, iterations, [first, second], 2)))
     say("two that have nothing to do with each other")
-    with ExitStack() as stack:
-        other = launch([small[0]] * 4, iterations, [second])  # longer than what it disturbs
-        stack.callback(other.wait)
-        stack.callback(other.terminate)
-        [apart] = results(launch(small[:1], iterations, [first]))
+    other = launch([small[0]] * 2, iterations, [second])  # longer than what it disturbs
+    [apart] = results(launch(small[:1], iterations, [first]))
+    list(results(other))
     return [
         scaled(*of_plugin, apart, alone[0])
         for of_plugin in zip(alone[: len(small)], alone[len(small) :], two, strict=True)

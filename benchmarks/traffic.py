@@ -21,6 +21,7 @@ What each plugin has to exchange for P weights that take `w` bytes in passes and
 
 import os
 import socket
+import stat
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -120,10 +121,11 @@ def bytes_sent() -> int:
 
 def _sent(descriptor: int) -> int:
     try:
-        connection = socket.socket(fileno=os.dup(descriptor))
-    except OSError:  # it is no socket, or was the listing's own
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return 0
+    except OSError:  # it was the listing's own
         return 0
-    with connection:
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
         if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
             return 0
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)

@@ -1,6 +1,7 @@
 """Bytes that processes send: the least against rings played through by hand, and what is counted against what was sent."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -92,12 +93,13 @@ def test_the_kernel_counts_what_is_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as mine:
         theirs, _ = server.accept()
         with theirs:
-            before = bytes_sent()
+            before, files = bytes_sent(), os.listdir("/proc/self/fd")
             mine.sendall(b"x" * 12345)
             received = 0
             while received < 12345:
                 received += len(theirs.recv(65536))
             assert bytes_sent() - before == 12345
+            assert len(os.listdir("/proc/self/fd")) == len(files)
 
 
 @pytest.mark.parametrize("plugin", ["zero1", "zero2"])
