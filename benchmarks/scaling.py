@@ -14,6 +14,7 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -186,6 +187,7 @@ def save(found: Mapping[str, Sequence[Row]]) -> None:
 
 def main() -> None:
     given = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what it has started
     work = Work(given.size, given.tokens, "fixed", given.precision)
     found = {
         f"strong and weak scaling, model {given.size}, {given.prompts} prompts, {given.tokens} tokens, {given.precision}": scale(
