@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks import floors
-from benchmarks import scaling_model as m
+from benchmarks import floors, scaling_model
+from benchmarks import paper as m
 from benchmarks.traffic import PLUGINS
 
 SHAPE = floors.Shape(vocabulary=1000, hidden=64, intermediate=160, layers=3, heads=4, kv_heads=2, head_dim=16)
@@ -95,13 +95,13 @@ def test_the_slowest_is_waited_for() -> None:
 def test_what_is_not_hidden() -> None:
     """Without products nothing is; ZeRO sends half in bf16 of what DDP sends in float32, FSDP the weights again and again."""
     slow = assume(hop_us=0.0, network_hop_us=0.0, link_use=1.0)
-    sending = {p: m._not_hidden(SMALL, slow, p, 8, 1, 0.0, True) for p in PLUGINS}
+    sending = {p: m.not_hidden(SMALL, slow, p, 8, 1, 0.0, True) for p in PLUGINS}
     one_way = SMALL.weights * 7 / 8 / 450e9
     assert sending["ddp"] == pytest.approx(4 * 2 * 4 * one_way)
     assert sending["zero1"] == sending["zero2"] == pytest.approx(4 * (2 + 2) * one_way)
     layers = SHAPE.layer_weights / SMALL.weights
     assert sending["fsdp"] == pytest.approx((2 + 4 * (2 + 2 + 2 * layers + 4)) * one_way)
-    assert m._not_hidden(SMALL, slow, "ddp", 8, 1, 1e3, True) == 0
+    assert m.not_hidden(SMALL, slow, "ddp", 8, 1, 1e3, True) == 0
 
 
 def test_responses_that_do_not_divide(monkeypatch, capsys) -> None:
@@ -109,7 +109,7 @@ def test_responses_that_do_not_divide(monkeypatch, capsys) -> None:
         m.iteration(SMALL, assume(), "ddp", 32, 64)
     monkeypatch.setattr(sys, "argv", ["scaling_model", "--responses", "10"])
     with pytest.raises(SystemExit):
-        m.main()
+        scaling_model.main()
     assert "10 responses don't divide" in capsys.readouterr().err
 
 
@@ -117,12 +117,14 @@ def test_the_table(monkeypatch, capsys) -> None:
     monkeypatch.setitem(m.MODELS, "small", SMALL)
     flags = "--model small --gpus 2 4 --plugins ddp fsdp --responses 64 --longest 64 --mean 20 --prompt 16 --markdown --weak"
     monkeypatch.setattr(sys, "argv", ["scaling_model", *flags.split()])
-    m.main()
+    scaling_model.main()
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == list(m.COLUMNS)
+    assert lines[0] == list(scaling_model.COLUMNS)
     assert [line[:2] for line in lines[2:]] == [["2", "ddp"], ["2", "fsdp"], ["4", "ddp"], ["4", "fsdp"]]
     assert [line[-1] for line in lines[2:4]] == ["100%", "100%"]
     of = {
-        (plugin, gpus): m.memory_gb(SMALL, assume(), plugin, gpus, 64) for plugin in ("ddp", "fsdp") for gpus in (2, 4)
+        (plugin, gpus): scaling_model.memory_gb(SMALL, assume(), plugin, gpus, 64)
+        for plugin in ("ddp", "fsdp")
+        for gpus in (2, 4)
     }
     assert of["fsdp", 4] < of["fsdp", 2] < of["ddp", 2]
