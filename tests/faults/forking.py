@@ -81,7 +81,13 @@ class Launch:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
         port = _free_port()
         started = [self._fork(rank, port) for rank in range(len(self.commands))]
-        statuses = _wait([process for process, _ in started], limit_s)
+        try:
+            statuses = _wait([process for process, _ in started], limit_s)
+        except BaseException:  # the harness itself is being stopped
+            for process, _ in started:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            raise
         ended = []
         for rank, (process, pipes) in enumerate(started):
             left = _end_descendants(process, self.patience_s)
