@@ -196,7 +196,7 @@ def iteration(model: Model, a: Assumptions, plugin: str, gpus: int, responses: i
     average = float(np.mean(generating)), float(scoring.mean()), float(learning.sum(1).mean())
     slowest = max(generating), float(scoring.max()), float(learning.max(0).sum())
     return Iteration(
-        average[0], sum(slowest) - sum(average), average[1], average[2], sending, _optimizer_seconds(model, a, plugin, gpus)
+        average[0], max(0.0, sum(slowest) - sum(average)), average[1], average[2], sending, _optimizer_seconds(model, a, plugin, gpus)
     )  # fmt: skip
 
 
