@@ -184,7 +184,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "lora": {"lora": LoraSettings(r=4), **SETTINGS},
     "shared": {"shared": True, **SETTINGS},
 }
-STOPPED = (("fsdp", "fp32"), ("fsdp", "bf16"), ("gemini", "bf16"), ("gemini_chunks", "bf16"), ("zero2_cpu", "bf16"))
+STOPPED = (
+    ("fsdp", "fp32"),
+    ("fsdp", "bf16"),
+    ("gemini", "bf16"),
+    ("gemini_chunks", "bf16"),
+    ("zero2_cpu", "bf16"),
+    ("zero1", "bf16"),
+)
 CONVERSIONS = (
     ("ddp", "fsdp", "fp32"),
     ("fsdp", "zero2", "fp32"),

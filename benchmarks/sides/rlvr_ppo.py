@@ -59,7 +59,7 @@ def main() -> None:
 PHASES = ("time/rollout", "time/reward", "time/score", "time/update")
 
 
-def make_trainer(work: Work, batch: int = PROMPTS) -> tuple[Any, Any]:
+def make_trainer(work: Work, batch: int = PROMPTS, plugin: str = "ddp") -> tuple[Any, Any]:
     """A trainer on random models of the work's size, and this process's share of `batch` prompts an iteration."""
     from rlvr.boost.plugins import make_booster
     from rlvr.boost.process import start
@@ -71,7 +71,8 @@ def make_trainer(work: Work, batch: int = PROMPTS) -> tuple[Any, Any]:
     from rlvr.trainer.ppo import PPOTrainer
 
     process = start(0, torch.get_num_threads())
-    booster = partial(make_booster, ParallelConfig(mixed_precision=work.precision), process.device, 1.0)  # type: ignore[arg-type]
+    parallel = ParallelConfig(plugin=plugin, mixed_precision=work.precision)  # type: ignore[arg-type]
+    booster = partial(make_booster, parallel, process.device, 1.0)
     model = make_model(work)
     grpo = work.recipe == "grpo"
     reference = None if grpo else Actor(prepare(copy_of(model), False))

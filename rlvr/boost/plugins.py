@@ -12,7 +12,7 @@ from rlvr.errors import UserError
 if TYPE_CHECKING:
     from colossalai.booster import Booster
 
-ZERO_STAGES = {"zero1": 1, "zero2": 2, "zero2_cpu": 2}
+ZERO = ("zero1", "zero2", "zero2_cpu")
 GEMINI = {"gemini": "static", "gemini_auto": "auto"}
 
 
@@ -37,7 +37,7 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
     Raises:
         UserError: says what the plugin needs and which ones work.
     """
-    names = ["ddp", *ZERO_STAGES, "fsdp", *(GEMINI if device.type == "cuda" else ["gemini"])]
+    names = ["ddp", *ZERO, "fsdp", *(GEMINI if device.type == "cuda" else ["gemini"])]
     if parallel.plugin == "gemini_auto" and device.type != "cuda":
         raise UserError(
             "--plugin gemini_auto: it moves weights between a GPU and main memory, and needs a CUDA GPU, which this machine does "
@@ -50,7 +50,7 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
         raise UserError(
             f"--tp {parallel.tp}, --pp {parallel.pp} and --sp {parallel.sp} belong to --plugin 3d, not to {parallel.plugin}"
         )
-    if parallel.zero_cpu_offload and parallel.plugin not in (*ZERO_STAGES, "3d"):
+    if parallel.zero_cpu_offload and parallel.plugin not in (*ZERO, "3d"):
         raise UserError(f"--zero_cpu_offload needs a ZeRO plugin (zero1, zero2), not {parallel.plugin}")
     if not 0 < parallel.dist_timeout < 1e8:
         raise UserError(
@@ -106,12 +106,16 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         from rlvr.boost.gemini import GeminiRolePlugin
 
         return Booster(plugin=GeminiRolePlugin(precision, GEMINI[parallel.plugin], grad_clip))
-    plugin = LowLevelZeroPlugin(
-        stage=ZERO_STAGES[parallel.plugin],
-        precision=precision,
-        max_norm=grad_clip,
-        cpu_offload=parallel.zero_cpu_offload or parallel.plugin == "zero2_cpu",
-        overlap_communication=device.type == "cuda",
-        initial_scale=2**16,
-    )
-    return Booster(plugin=plugin)
+    arguments: dict[str, Any] = {
+        "precision": precision,
+        "max_norm": grad_clip,
+        "cpu_offload": parallel.zero_cpu_offload or parallel.plugin == "zero2_cpu",
+        "overlap_communication": device.type == "cuda",
+        "initial_scale": 2**16,
+    }
+    if parallel.plugin == "zero1":
+        with quiet():
+            from rlvr.boost.zero import ZeroOnePlugin
+
+        return Booster(plugin=ZeroOnePlugin(**arguments))
+    return Booster(plugin=LowLevelZeroPlugin(stage=2, **arguments))

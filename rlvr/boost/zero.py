@@ -1,13 +1,40 @@
 """ZeRO's layout: every process has the weights; the optimizer's state and its fp32 master weights are sharded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from colossalai.booster.plugin import LowLevelZeroPlugin
 from colossalai.zero.low_level.low_level_optim import LowLevelZeroOptimizer
 from torch import Tensor, nn
 
 from rlvr.boost.layout import Layout
+
+
+class ZeroOnePlugin(LowLevelZeroPlugin):
+    """ZeRO-1: gradients add up whole in each process, and once an optimizer step each gets the sum of its share.
+
+    ColossalAI's stage 1 gives every process the sum of all shares (an all-reduce), which is twice the communication and of
+    no use. Its stage 2 sends what is needed, but has no passes that don't synchronise; here they add up before the first
+    that does, when no gradient has been cut.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(stage=2, **arguments)
+
+    def support_no_sync(self) -> bool:
+        return True
+
+    @contextmanager
+    def no_sync(self, model: nn.Module, optimizer: LowLevelZeroOptimizer) -> Iterator[None]:
+        optimizer._partition_grads = False
+        try:
+            with optimizer.no_sync():
+                yield
+        finally:
+            optimizer._partition_grads = True
 
 
 class ZeroLayout(Layout):

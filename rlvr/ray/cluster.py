@@ -73,11 +73,22 @@ def connect(settings: RayConfig, cpus: int) -> Cluster:
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
         if settings.ray_address is None:
             # CPUs are places for processes here: roles take turns, so there may be more of them than cores.
-            ray.init(address="local", num_cpus=max(os.cpu_count() or 1, cpus), **quiet)
+            _start(ray, num_cpus=max(os.cpu_count() or 1, cpus), **quiet)
         else:
             _join(ray, settings.ray_address)
     nodes = sum(node["Alive"] for node in ray.nodes())
     return Cluster(started, nodes, ray.cluster_resources(), ray.available_resources())
+
+
+def _start(ray: Any, **options: Any) -> None:
+    try:
+        ray.init(address="local", **options)
+    except Exception as error:  # Ray raises no narrower one
+        ray.shutdown()  # what has started of it
+        raise UserError(
+            f"--ray: no cluster could be started on this machine: {' '.join(str(error).split())[:300]} See the logs in "
+            "/tmp/ray/session_latest/logs, and that the machine has memory and time to spare"
+        ) from error
 
 
 def _join(ray: Any, address: str) -> None:

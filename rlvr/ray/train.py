@@ -11,6 +11,7 @@ from transformers.utils.logging import disable_progress_bar
 from rlvr import build
 from rlvr.api import fit, make_ptx_loader, make_view, print_header
 from rlvr.boost import process as processes
+from rlvr.boost.phases import board
 from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import ProcessInfo
 from rlvr.boost.replica import replica_of
@@ -60,6 +61,7 @@ def train_on_ray(config: Config) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     disable_progress_bar()
+    board.enter("start")
     processes.set_threads(config.train.num_threads)
     plan = plan_batches(config, 1)
     whole = wants_whole_batches(config)  # first of all: it finds mistakes in plugins

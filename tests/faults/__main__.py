@@ -6,7 +6,8 @@ Prints each fault with its outcome and, at the end, the table of docs/faults.md.
 right. As root it also fills a real (small) file system and cuts a wire between two network namespaces; otherwise these
 kinds are left out, and the table says so. `--only WORD` takes kinds with this word in their name.
 
-Ray is not among them: its runs are started otherwise. A kind of its own would be a `Lab` whose `run` asks Ray.
+`--runs` names what is struck: `ppo`, `sft` or `rm`, then `x2` for two processes, then a plugin (`fsdp`, `gemini`; `3d` where
+transformers 4.51 is installed) or `Ray`; or `two machines`.
 """
 
 import argparse
@@ -25,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from . import kinds as k  # noqa: E402
+from . import ray_kinds as r  # noqa: E402
 from .forking import import_all  # noqa: E402
-from .lab import Lab, Wire, may_join_namespaces, may_mount  # noqa: E402
+from .lab import SORTS, Lab, Wire, may_join_namespaces, may_mount  # noqa: E402
 from .strike import Maker, Outcome, strike  # noqa: E402
 
 
@@ -50,9 +52,12 @@ def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
             found.append(Row("network cut for good", lab, k.network_cut(wire, True)))
             found.append(Row("network cut for 0.3 s", lab, k.network_cut(wire, False)))
             continue
+        if lab.on_ray:
+            found += [Row(kind, lab, make) for kind, make in r.KINDS.items()]
         phases = [p for p in k.PHASES if any(v.phase == p for v in lab.visits[0])]
         found += [Row(f"SIGKILL in {phase}", lab, k.kill(phase)) for phase in phases]
-        found.append(Row("SIGKILL five times in a row", lab, k.killed_again_and_again))
+        if not lab.on_ray:  # starting takes too long
+            found.append(Row("SIGKILL five times in a row", lab, k.killed_again_and_again))
         found.append(Row("SIGKILL while slowly writing", lab, k.slow_and_killed))
         found.append(Row("SIGTERM", lab, k.terminate, 2))
         found += [
@@ -63,9 +68,10 @@ def rows(labs: dict[str, Lab], wire: Wire | None, mounts: bool) -> list[Row]:
         if mounts:
             found.append(Row("disk full", lab, k.full_disk))
         if lab.name == "ppo":
-            found += [
-                Row(f"SIGKILL of the reward {which}", lab, k.reward_worker(which)) for which in ("worker", "zygote")
-            ]
+            if not lab.on_ray:
+                found += [
+                    Row(f"SIGKILL of the reward {which}", lab, k.reward_worker(which)) for which in ("worker", "zygote")
+                ]
             found += [
                 Row(f"reward function {how}", lab, k.broken_reward(how))
                 for how in ("raises", "hangs", "exits", "allocates")
@@ -89,8 +95,9 @@ def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str,
         if name == "two machines" and wire is not None:
             labs[name] = Lab("ppo", 2, root, model, wire.names, wire.ADDRESSES[0], wire.cards, 4.0)
         else:
-            kind, _, many = name.partition(" ")
-            labs[name] = Lab(kind, 2 if many else 1, root, model, timeout_s=8.0)
+            kind, *words = name.split()
+            sort = "".join(word for word in words if word != "x2")
+            labs[name] = Lab(kind, 2 if "x2" in words else 1, root, model, timeout_s=8.0, sort=sort)
     try:
         yield labs, wire
     finally:
@@ -109,18 +116,18 @@ def campaign(table: list[Row], count: int, seed: int, tell: Callable[[str], None
         while (
             outcome := strike(row.lab, row.make, rng, row.lab.root / "run")
         ).struck == "missed" and not outcome.problem:
-            tell(f"{number + 1}/{count} {_column(row)}: {row.kind} ({outcome.what}): missed, drawn again")
+            tell(f"{number + 1}/{count} {row.lab.title}: {row.kind} ({outcome.what}): missed, drawn again")
         row.outcomes.append(outcome)
         verdict = outcome.problem or f"{outcome.struck}, then {outcome.then}"
-        tell(f"{number + 1}/{count} {_column(row)}: {row.kind} ({outcome.what}): {verdict}")
+        tell(f"{number + 1}/{count} {row.lab.title}: {row.kind} ({outcome.what}): {verdict}")
 
 
 def print_table(table: list[Row]) -> None:
-    names = list(dict.fromkeys(_column(row) for row in table))
+    names = list(dict.fromkeys(row.lab.title for row in table))
     print("| fault | " + " | ".join(names) + " | struck run | after `--resume` | wrong |")
     print("|---|" + "---|" * (len(names) + 3))
     for kind in dict.fromkeys(row.kind for row in table):
-        of_kind = {_column(row): row.outcomes for row in table if row.kind == kind}
+        of_kind = {row.lab.title: row.outcomes for row in table if row.kind == kind}
         every = [outcome for outcomes in of_kind.values() for outcome in outcomes]
         cells = [str(len(of_kind[name])) if name in of_kind else "" for name in names]
         cells += [_counts(o.struck for o in every), _counts(o.then for o in every if not o.problem)]
@@ -133,8 +140,14 @@ def _counts(words: Iterable[str]) -> str:
     return ", ".join(f"{number} {word}" for word, number in Counter(words).most_common())
 
 
-def _column(row: Row) -> str:
-    return ("two machines" if row.lab.namespaces else row.lab.name) + (", 2 processes" if row.lab.processes > 1 else "")
+def _run(text: str) -> str:
+    """A kind of run by its name."""
+    kind, *words = text.split() or [""]
+    if text != "two machines" and (kind not in ("ppo", "sft", "rm") or set(words) - {"x2", *SORTS}):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: give ppo, sft or rm, then x2 or not, then {', '.join(SORTS)} or nothing"
+        )
+    return text
 
 
 def main() -> int:
@@ -142,7 +155,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of kinds' moments")
     parser.add_argument("--only", default="", help="kinds with this in their name")
-    parser.add_argument("--runs", nargs="*", default=["ppo", "ppo x2", "sft", "rm", "sft x2", "two machines"])
+    parser.add_argument(
+        "--runs", nargs="*", default=["ppo", "ppo x2", "sft", "rm", "sft x2", "two machines"], type=_run
+    )
     arguments = parser.parse_args()
     names = [n for n in arguments.runs if n != "two machines" or may_join_namespaces()]
     import_all()

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +66,7 @@ class Launch:
         address: where rank 0 listens.
         environment: variables that are set beside torchrun's.
         cards: network card of each process, with namespaces.
+        patience_s: how long after a process's end what it started may take to end too.
     """
 
     commands: Sequence[Sequence[str]]
@@ -73,17 +75,24 @@ class Launch:
     address: str = "127.0.0.1"
     environment: dict[str, str] = field(default_factory=dict)
     cards: Sequence[str] = ()
+    patience_s: float = 3.0
 
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""
         port = _free_port()
         started = [self._fork(rank, port) for rank in range(len(self.commands))]
-        statuses = _wait([process for process, _ in started], limit_s)
+        try:
+            statuses = _wait([process for process, _ in started], limit_s)
+        except BaseException:  # the harness itself is being stopped
+            for process, _ in started:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            raise
         ended = []
         for rank, (process, pipes) in enumerate(started):
-            orphans = "\nORPHANS were left" if _end_descendants(process) else ""
+            left = _end_descendants(process, self.patience_s)
             out, err = (_drain(pipe) for pipe in pipes)
-            ended.append(Ended(rank, statuses[process], out, err + orphans))
+            ended.append(Ended(rank, statuses[process], out, err + (f"\nORPHANS: {', '.join(left)}" if left else "")))
         return ended
 
     def _fork(self, rank: int, port: int) -> tuple[int, list[int]]:
@@ -175,16 +184,27 @@ def _wait(processes: Sequence[int], limit_s: float) -> dict[int, int | None]:
     return statuses
 
 
-def _end_descendants(process: int) -> bool:
-    """Kill what a process left behind. Whether anything was there still some seconds after its end."""
-    end = time.monotonic() + 3.0
+def _end_descendants(process: int, patience_s: float) -> list[str]:
+    """Kill what a process left behind. The names of what was there still some seconds after its end."""
+    end = time.monotonic() + patience_s
     while left := descendants(process):
         if time.monotonic() > end:
+            names = [title(process) for process in left]
             for process in left:
-                os.kill(process, signal.SIGKILL)
-            return True
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process, signal.SIGKILL)
+            return names
         time.sleep(0.02)
-    return False
+    return []
+
+
+def title(process: int) -> str:
+    """A process's name: of one of Ray's actors `ray::CLASS`, else that of its program; "" if it has ended."""
+    try:
+        first = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0", 1)[0].decode(errors="replace")
+    except OSError:
+        return ""
+    return first if first.startswith("ray::") else Path(first).name
 
 
 def descendants(marker: int) -> list[int]:

@@ -80,16 +80,17 @@ def ask_to_stop() -> None:
 
 def kill_reward_worker() -> bool:
     """One of those that the zygote has forked; waits for one to be there."""
-    return _kill_when_there(lambda: [grandchild for child in children(os.getpid()) for grandchild in children(child)])
+    return kill_when_there(lambda: [grandchild for child in children(os.getpid()) for grandchild in children(child)])
 
 
 def kill_zygote() -> bool:
     """The process that forks the workers."""
-    return _kill_when_there(lambda: children(os.getpid()))
+    return kill_when_there(lambda: children(os.getpid()))
 
 
-def _kill_when_there(find: Callable[[], list[int]]) -> bool:
-    end = time.monotonic() + 5.0
+def kill_when_there(find: Callable[[], list[int]], limit_s: float = 5.0) -> bool:
+    """The last of the processes found, as soon as there is one; whether there was."""
+    end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if found := find():
             os.kill(found[-1], signal.SIGKILL)

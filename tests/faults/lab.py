@@ -32,6 +32,17 @@ def letters(response: str) -> float:
 '''
 MARK = "FAULT_MARK"  # variable with the path of the file that says that a fault was done
 COMMON = "--num_threads 1 --mixed_precision fp32 --keep_checkpoints 2 --no-progress"
+SORTS = {
+    "fsdp": "--plugin fsdp",
+    "gemini": "--plugin gemini --mixed_precision bf16",
+    "3d": "--plugin 3d --tp 2",
+    "Ray": "--ray --max_reward_workers 1",
+}
+"""Flags of the sorts of runs beyond plain ones."""
+ON_RAY = {
+    "RAY_AUTH_MODE": "disabled",  # else it leaves a token in the home folder
+    "SPT_NOENV": "1",  # else the names that it gives its processes hide whose they are
+}
 PPO = (
     "--num_episodes 4 --experience_batch_size 64 --train_batch_size 32 --num_update_steps 1 --num_collect_steps 1 "
     "--max_new_tokens 8 --max_length 96 --max_samples 64 --eval_samples 16 --eval_interval 2 --save_interval 1 "
@@ -82,6 +93,7 @@ class Lab:
     Attributes:
         name: `ppo`, `sft`, `rm`.
         processes: how many.
+        sort: of `SORTS`; "" for plain ones.
         root: folder for everything.
         namespaces: network namespaces of the processes, where they are not all in this one; with the address of the first
             and the network card of each.
@@ -96,6 +108,17 @@ class Lab:
     address: str = "127.0.0.1"
     cards: Sequence[str] = ()
     timeout_s: float = 30.0
+    sort: str = ""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        name = "two machines" if self.namespaces else self.name
+        return name + (", 2 processes" if self.processes > 1 else "") + (f", {self.sort}" if self.sort else "")
+
+    @property
+    def on_ray(self) -> bool:
+        return self.sort == "Ray"
 
     @property
     def flag(self) -> Path:
@@ -113,9 +136,12 @@ class Lab:
         temporary.mkdir(exist_ok=True)
         launch = Launch(
             [self.command(folder)] * self.processes, hook, self.namespaces, self.address,
-            {"TMPDIR": str(temporary), MARK: str(self.mark)}, self.cards,
+            {"TMPDIR": str(temporary), MARK: str(self.mark)} | (ON_RAY if self.on_ray else {}), self.cards,
+            90.0 if self.on_ray else 3.0,  # without a head, Ray's processes look for it for a minute
         )  # fmt: skip
-        ended = launch.run(limit_s)
+        ended = launch.run(limit_s * (6 if self.on_ray else 1))
+        if self.on_ray:  # Ray keeps its logs
+            shutil.rmtree(temporary / "ray", ignore_errors=True)
         for left in temporary.iterdir():
             ended[0].err += f"\nLEFT BEHIND: {left.name}"
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -123,6 +149,7 @@ class Lab:
 
     def command(self, folder: Path) -> list[str]:
         common = f"{COMMON} --pretrain {self.model} --save_path {folder} --resume --dist_timeout {self.timeout_s}"
+        common += f" {SORTS[self.sort]}" if self.sort else ""
         if self.name == "ppo":
             return ["train", *common.split(), *PPO.split(), "--reward_functions", f"{self._reward()}:letters"]
         return [{"sft": "sft", "rm": "reward-model"}[self.name], *common.split(), *SUPERVISED.split()]

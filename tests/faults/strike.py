@@ -87,7 +87,8 @@ def _how(ended: list[Ended]) -> str:
     statuses = {e.status for e in ended}
     if statuses & {-signal.SIGKILL, -signal.SIGTERM, None}:
         return "killed"
-    return "message" if 2 in statuses else "saved and stopped" if 128 + signal.SIGTERM in statuses else "went on"
+    words = {2: "message", 128 + signal.SIGTERM: "saved and stopped", 1: "ended by Ray"}
+    return next((word for status, word in words.items() if status in statuses), "went on")
 
 
 def _tail(ended: list[Ended]) -> str:
@@ -110,7 +111,7 @@ def untidy(ended: list[Ended]) -> str:
         if e.status is None:
             return f"rank {e.rank} hung"
         for word in ("Traceback", "ORPHANS", "LEFT BEHIND"):
-            if word in e.err and e.status != -signal.SIGKILL:
+            if word in e.err and (word == "ORPHANS" or e.status != -signal.SIGKILL):
                 return f"rank {e.rank}: {word}"
     return ""
 

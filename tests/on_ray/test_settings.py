@@ -58,6 +58,26 @@ def test_an_address_where_nobody_answers(capsys) -> None:
     assert f"--ray_address {address}: nobody answers there" in capsys.readouterr().err
 
 
+def test_a_cluster_that_does_not_start(monkeypatch) -> None:
+    """A raylet that is killed meanwhile, or a machine too busy for it."""
+    ended = []
+
+    class Ray:
+        def is_initialized(self) -> bool:
+            return False
+
+        def init(self, **options) -> None:
+            raise Exception("The current node timed out during startup.\nThis could happen because ...")
+
+        def shutdown(self) -> None:
+            ended.append(True)
+
+    monkeypatch.setattr(cluster, "import_ray", Ray)
+    with pytest.raises(UserError, match="no cluster could be started on this machine: The current node timed out"):
+        cluster.connect(RayConfig(ray=True), 4)
+    assert ended
+
+
 def test_without_the_package(monkeypatch) -> None:
     real = builtins.__import__
 
