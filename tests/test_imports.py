@@ -58,6 +58,7 @@ LAYERS = [
         "rlvr.build",
         "rlvr.build_rewards",
         "rlvr.api",
+        "rlvr.run",
         "rlvr.ray",
         "rlvr.pipeline",
         "rlvr.tools",

@@ -9,7 +9,6 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from rlvr import build
-from rlvr.api import fit, make_ptx_loader, make_view, print_header
 from rlvr.boost import process as processes
 from rlvr.boost.phases import board
 from rlvr.boost.plugins import check_plugin, resolve_precision
@@ -41,6 +40,7 @@ from rlvr.ray.groups import (
 )
 from rlvr.ray.rewards import RemoteRewardModel, RemoteRules, RemoteScorer, RewardWorkers, wants_whole_batches
 from rlvr.ray.trainer import Learners, RayPPOTrainer
+from rlvr.run import fit, make_ptx_loader, make_view, print_header
 from rlvr.session import Session
 from rlvr.trainer.watch import Watch
 
