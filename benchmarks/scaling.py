@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.ray_overhead import overhead
-from benchmarks.sides.report import RESULTS, machine
+from benchmarks.sides.report import RESULTS, in_words, machine
 from benchmarks.sides.work import Work
 from benchmarks.traffic import PLUGINS
 
@@ -178,7 +178,7 @@ def save(found: Mapping[str, Sequence[Row]]) -> None:
     RESULTS.mkdir(exist_ok=True)
     about = machine()
     (RESULTS / "scaling.json").write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
-    lines = ["# scaling", "", f"{about}", ""]
+    lines = ["# scaling", "", in_words(about), ""]
     for title, rows in found.items():
         table = [list(rows[0]), ["---"] * len(rows[0]), *([str(value) for value in row.values()] for row in rows)]
         lines += [f"## {title}", "", *("| " + " | ".join(cells) + " |" for cells in table), ""]

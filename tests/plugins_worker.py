@@ -5,7 +5,7 @@ torchrun --nproc_per_node=2 tests/plugins_worker.py FOLDER
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rlvr.metrics import gather_json
 from rlvr.models.lora_settings import LoraSettings
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.seeding import derive_seed
+from rlvr.tracking import Sink
 from rlvr.trainer.interrupt import Interrupted
 from rlvr.trainer.ppo import PPOTrainer
 
@@ -80,16 +81,14 @@ def make(plugin: str, precision: str, folder: Path | None = None, **changes: Any
         return make_trainer(folder, plugin=plugin.removesuffix("_chunks"), precision=precision, **changes)
 
 
-class Rows:
+class Rows(Sink):
     """A sink that keeps rows of metrics."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
 
-    def log(self, step: int, metrics: dict[str, float]) -> None:
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self.rows.append({k: v for k, v in metrics.items() if not k.startswith(("time/", "memory/"))})
-
-    def close(self) -> None: ...
 
 
 def train(plugin: str, precision: str, **changes: Any) -> dict[str, Any]:

@@ -109,13 +109,19 @@ def group(role: str, name: str) -> Callable[[Built], Any]:
     return lambda run: getattr(run.trainer, role).optimizer.param_groups[0][name]
 
 
+def zero(run: Built) -> tuple[int, bool]:
+    """The stage by which ColossalAI cuts gradients, and whether they may add up whole before that, as in ZeRO-1."""
+    plugin = run.trainer.actor.booster.plugin
+    return getattr(plugin, "stage", 0), plugin.support_no_sync()
+
+
 # Row of the checklist, flags, where the value is read, and what is found there. `@name` is a file of the fixture.
 FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("S0.22", "--prompt_dataset @more", lambda r: len(r.loader.items), 3),
     ("S0.22", "--prompt_dataset @data @more", lambda r: len(r.loader.items), 13),
     ("S0.23", "--conversation_template_config generic", lambda r: r.trainer.conversation.template == ConversationTemplate.load("generic"), True),
-    ("S0.24", "--plugin zero1", lambda r: getattr(r.trainer.actor.booster.plugin, "stage", 0), 1),
-    ("S0.24", "--plugin zero2", lambda r: getattr(r.trainer.actor.booster.plugin, "stage", 0), 2),
+    ("S0.24", "--plugin zero1", zero, (2, True)),
+    ("S0.24", "--plugin zero2", zero, (2, False)),
     ("S0.25", "--ptx_dataset @ptx --ptx_coef 0.5", lambda r: r.ptx and len(r.ptx.items), 5),
     ("S0.27", "--reward_functions correctness length_penalty", lambda r: r.trainer.maker.reward_model.names, ["correctness", "length_penalty"]),
     ("S0.28", "--num_episodes 7", lambda r: r.plan.num_episodes, 7),

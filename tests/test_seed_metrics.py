@@ -1,5 +1,6 @@
 """The metrics that the references name are logged under these names, with the numbers that their names say."""
 
+import itertools
 import json
 
 import pytest
@@ -91,9 +92,10 @@ def test_memory_is_a_curve(tmp_path) -> None:
     written = [json.loads(line) for f in (tmp_path, tmp_path / "sft") for line in (f / "metrics.jsonl").open()]
     assert len(written) >= 3
     peaks = [row["memory/rss_peak_bytes"] for row in written]
-    assert all(2**27 < row["memory/rss_bytes"] <= row["memory/rss_peak_bytes"] for row in written) and peaks == sorted(
-        peaks
-    )
+    # Linux keeps its counts by thread and adds them up now and then.
+    inexact = 2**20
+    assert all(2**27 < row["memory/rss_bytes"] <= row["memory/rss_peak_bytes"] + inexact for row in written)
+    assert all(later >= earlier - inexact for earlier, later in itertools.pairwise(peaks))
     assert peaks[-1] <= 1.05 * 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert ("memory/device_peak_bytes" in written[0]) == torch.cuda.is_available()
 

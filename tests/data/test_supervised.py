@@ -88,7 +88,7 @@ def test_rows_that_can_not_be_used(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
     with pytest.raises(
         UserError,
-        match=r"d\.jsonl:2: supervised data needs the columns 'messages' or 'prompt' and 'response' or .*'text'; it has prompt",
+        match=r"d\.jsonl:2: supervised data needs the columns 'messages' or 'conversations' or 'prompt' and 'response' or .*'text'; it has prompt",
     ):
         load(write(path, {"text": "a b"}, {"prompt": "a"}))
     with pytest.raises(UserError, match=r"d\.jsonl:1: column 'response' must hold text, not int \(5\)"):

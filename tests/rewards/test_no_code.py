@@ -35,6 +35,7 @@ ALLOWED = {
     ("rewards/pool/worker.py", "pickle.loads"): "samples that the parent sends through a pipe; answers go back as JSON",
     ("rewards/pool/carry.py", "pickle.loads"): "the user's reward function, which the parent sends",
     ("rlvr/__init__.py", "import_module"): "our own modules, from a table in the same file",
+    ("rlvr/chat/loop.py", "input"): "a line that the user types, as text",
     ("rlvr/tools/commands.py", "import_module"): "our own modules, from a table in the same file",
 }
 """File and call -> whose text or code it is that is loaded there."""
