@@ -52,6 +52,8 @@ SMALL = {
     "train": "--num_episodes 1 --num_update_steps 1 --experience_batch_size 8 --train_batch_size 8 --max_new_tokens 8 --max_samples 16",
     "sft": "--max_steps 1 --train_batch_size 4 --max_samples 16",
     "reward-model": "--max_steps 1 --train_batch_size 4 --max_samples 16",
+    "llm ppo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
+    "llm grpo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
     "doctor": "--no_step",
     "eval": "--max_samples 4 --max_new_tokens 8",
     "chat": "--max_new_tokens 8",
@@ -133,7 +135,8 @@ def words_of(line: str) -> list[str]:
 def made_small(words: list[str], number: int, page: str = "") -> list[str]:
     """The command with few rows and steps; later flags win over earlier ones."""
     command = words[0]
-    small = shlex.split(SMALL.get(command, ""))
+    kind = f"{command} {words[words.index('--trainer') + 1]}" if command == "llm" and "--trainer" in words else command
+    small = shlex.split(SMALL.get(kind, ""))
     if "--config" in words:
         small += shlex.split(OF_EXAMPLE.get(page, ""))
     if {"--help", "--help_all"} & set(words):

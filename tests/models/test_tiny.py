@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rlvr.conversation import Conversation, ConversationTemplate
 from rlvr.errors import UserError
 from rlvr.models import warmstart
-from rlvr.models.loading import load_backbone, load_causal_lm, load_tokenizer, resolve_source
+from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 from rlvr.models.warmstart import WarmStart, ensure_tiny, warm_start
 from rlvr.template_check import check_template
@@ -121,7 +121,6 @@ def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path) -> No
 
     tokenizer = load_tokenizer("smollm2-135m")
     assert auto_template(tokenizer) == "smollm2"
-    assert load_backbone("smollm2-135m").config.hidden_size == 576
     # Read from GGUF it bears the mark of a quantised model, which transformers refuses to save.
     load_causal_lm("smollm2-135m").save_pretrained(tmp_path)
     assert AutoModelForCausalLM.from_pretrained(tmp_path).config.hidden_size == 576
