@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from rlvr.report.figures import MAIN_FIGURES
 from rlvr.report.runs import Run, read_runs
 
 USE = {
@@ -35,15 +36,6 @@ model = AutoModelForSequenceClassification.from_pretrained(folder)
 score = model(**tokenizer(prompt_and_response, add_special_tokens=False, return_tensors="pt")).logits[0, 0]
 ```""",
 }
-SHOWN = (
-    ("eval/accuracy", "held-out accuracy", "{:.1%}"),
-    ("outcome/correct", "right in training", "{:.1%}"),
-    ("objective/scores", "reward", "{:.3g}"),
-    ("train/loss", "loss", "{:.4g}"),
-    ("eval/loss", "held-out loss", "{:.4g}"),
-    ("objective/kl", "KL", "{:.3g}"),
-    ("response/length_tokens", "tokens a response", "{:.0f}"),
-)
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 24
 
@@ -133,7 +125,7 @@ def _training(run: Run) -> dict[str, Any]:
 
 def _results(run: Run) -> list[str]:
     rows = []
-    for metric, label, form in SHOWN:
+    for metric, label, form in MAIN_FIGURES:
         values = run.series(metric)[1]
         if not values:
             continue

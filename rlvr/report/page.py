@@ -9,18 +9,14 @@ from jinja2 import Environment, StrictUndefined
 
 from rlvr.errors import UserError
 from rlvr.report.charts import COLOURS, TOPICS, charts_of, matching
+from rlvr.report.figures import MAIN_FIGURES
 from rlvr.report.runs import Run
 from rlvr.report.samples import samples_of
 
 SUMMARY = (
-    ("eval/accuracy", "held-out accuracy", "{:.1%}"),
+    MAIN_FIGURES[0],
     ("eval/*/accuracy", "held-out accuracy, *", "{:.1%}"),
-    ("outcome/correct", "right in training", "{:.1%}"),
-    ("objective/scores", "reward", "{:.3g}"),
-    ("train/loss", "loss", "{:.4g}"),
-    ("eval/loss", "held-out loss", "{:.4g}"),
-    ("objective/kl", "KL", "{:.3g}"),
-    ("response/length_tokens", "tokens a response", "{:.0f}"),
+    *MAIN_FIGURES[1:],
     ("time/total", "seconds of training", "{:.0f}"),
 )
 
