@@ -141,8 +141,10 @@ def test_workers_die_with_their_parent(how, plugin, tmp_path) -> None:
         text=True,
     ) as parent:
         assert parent.stdout.readline() == "ready\n"
-        alive = children(parent.pid)
-        assert len(alive) >= 4  # the zygote, and a worker on each
+        end = time.monotonic() + 30
+        while len(alive := children(parent.pid)) < 4:  # the zygote, and a worker on each
+            assert time.monotonic() < end, alive
+            time.sleep(0.05)
         parent.send_signal(how)
         assert wait_until_gone(alive, 10.0) == []
         parent.communicate()
