@@ -7,6 +7,7 @@ the figures are the same for any number of processes, and for a session that goe
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch.distributed as dist
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -152,8 +153,7 @@ class Evaluator:
             finished=rollout.finished,
             columns=problem.columns,
         )
-        outcome = grade(sample.response, problem.answer or "", tags=tags, question=problem.question)
-        in_format = tags.is_well_formed(sample.response)
-        anyway = outcome if in_format else grade(sample.response, problem.answer or "", question=problem.question)
-        correct_anyway = outcome.correct or anyway.correct
+        judge = partial(grade, sample.response, problem.answer or "", question=problem.question)
+        outcome, in_format = judge(tags=tags), tags.is_well_formed(sample.response)
+        correct_anyway = outcome.correct or (not in_format and judge().correct)
         return Answered(asked, number, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)

@@ -28,7 +28,6 @@ for name, args, changes in [
     except UserError as error:
         said[name] = str(error)
 made.train()
-said["learned"] = made.log_history[-1]["objective/scores"] if rank == 0 else None
 open(f"{sys.argv[2]}/{rank}.json", "w").write(json.dumps(said))
 del made
 gc.collect()
