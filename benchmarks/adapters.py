@@ -36,7 +36,7 @@ PHASES = ("rollout", "score", "update", "episode")
 
 def run(flags: list[str], folder: Path) -> tuple[float, float]:
     """Train in a process of its own. Returns its greatest resident memory in GiB and its processor seconds."""
-    command = [sys.executable, "-m", "rlvr.cli", "train", *WORK, *flags, "--save_path", str(folder)]
+    command = [sys.executable, "-m", "rlvr", "train", *WORK, *flags, "--save_path", str(folder)]
     log = folder.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)

@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 from rlvr.rollout.engine import Engine, Sampling
-from rlvr.rollout.make import make_engine
+from rlvr.rollout.registry import make_engine
 
 PROMPTS, PROMPT_TOKENS, GROUP = 64, 48, 8
 SIZES = {

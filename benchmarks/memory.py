@@ -26,20 +26,23 @@ if not {"--kept", "--help"} & set(sys.argv) and os.environ.get("MALLOC_MMAP_THRE
 
 import torch
 
-from rlvr import api, build, memory, memory_supervised, pipeline
+from rlvr import api
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import resolve_precision
-from rlvr.boost.use import memory_use, readable
 from rlvr.config import parse
 from rlvr.config.flags import parse_reward_training, parse_sft
 from rlvr.data.examples import Example
 from rlvr.data.preferences import Pair
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt
-from rlvr.data.sources import HeldOut
+from rlvr.data.supervised import SupervisedData
 from rlvr.experience.maker import NaiveExperienceMaker
-from rlvr.trainer import ppo
+from rlvr.memory import estimate as memory
+from rlvr.memory.usage import memory_use, readable
+from rlvr.run import parts as build
+from rlvr.run import supervised as pipeline
+from rlvr.trainer import ppo_update
 from rlvr.trainer.supervised import SupervisedTrainer
 
 GPU = torch.cuda.is_available()
@@ -92,15 +95,15 @@ def train_ppo(argv: list[str], folder: str) -> Any:
             [Prompt(Problem(str(i), "question", "1"), tuple(row)) for i, row in enumerate(ids)], [], []
         )
 
-    make_sampling = ppo.make_sampling
+    training_sampling = build.training_sampling
     # A response ends at its limit only.
-    ppo.make_sampling = lambda *a: replace(make_sampling(*a), stop_ids=(), stop_strings=())  # type: ignore[assignment]
+    build.training_sampling = lambda *a: replace(training_sampling(*a), stop_ids=(), stop_strings=())
     build.make_models = from_here(build.make_models)  # type: ignore[assignment]
     build.make_prompts = prompts
     NaiveExperienceMaker.respond = measured("rollout", NaiveExperienceMaker.respond)  # type: ignore[method-assign]
     NaiveExperienceMaker.run_models = measured("scoring", NaiveExperienceMaker.run_models)  # type: ignore[method-assign]
-    ppo.train_actor = measured("learning (actor)", ppo.train_actor)
-    ppo.train_critic = measured("learning (critic)", ppo.train_critic)
+    ppo_update.train_actor = measured("learning (actor)", ppo_update.train_actor)
+    ppo_update.train_critic = measured("learning (critic)", ppo_update.train_critic)
     config.ckpt.save_path = folder
     api.train(config)
     return config
@@ -110,12 +113,12 @@ def train_sft(argv: list[str], folder: str) -> Any:
     """Four steps of supervised fine-tuning. Returns the settings."""
     config = parse_sft([*BRIEF, *argv])
 
-    def data(*args: Any) -> HeldOut[Example]:
+    def data(*args: Any) -> SupervisedData[Example]:
         ids = random_ids(config.train.train_batch_size, config.data.max_length)
         rows = [Example(tuple(row), 1) for row in ids]
-        return HeldOut(rows, rows, [])
+        return SupervisedData(rows, rows, [])
 
-    pipeline.read_held_out = data
+    pipeline.read_sft_data = data
     pipeline._make_sft_model = from_here(pipeline._make_sft_model)  # type: ignore[assignment]
     return _train_supervised(config, folder, pipeline.train_sft)
 
@@ -124,12 +127,12 @@ def train_reward_model(argv: list[str], folder: str) -> Any:
     """Four steps of training a reward model. Returns the settings."""
     config = parse_reward_training([*BRIEF, *argv])
 
-    def data(*args: Any) -> HeldOut[Pair]:
+    def data(*args: Any) -> SupervisedData[Pair]:
         ids = random_ids(2 * config.train.train_batch_size, config.data.max_length)
         rows = [Pair(tuple(a), tuple(b), tuple(a[:1])) for a, b in zip(ids[::2], ids[1::2], strict=True)]
-        return HeldOut(rows, rows, [])
+        return SupervisedData(rows, rows, [])
 
-    pipeline.read_held_out_pairs = data
+    pipeline.read_preference_data = data
     pipeline._make_reward_model = from_here(pipeline._make_reward_model)  # type: ignore[assignment]
     return _train_supervised(config, folder, pipeline.train_reward_model)
 
@@ -156,7 +159,7 @@ def main() -> None:
     device = torch.device("cuda" if GPU else "cpu")
     precision = resolve_precision(config.parallel.mixed_precision, device)
     print(f"\n{config.model.pretrain}, {device.type}, {config.parallel.plugin}, {precision}")
-    estimate: Callable[..., memory.Estimate] = memory.estimate if train is train_ppo else memory_supervised.estimate
+    estimate: Callable[..., memory.Estimate] = memory.estimate if train is train_ppo else memory.estimate_supervised
     for phase in estimate(config, 1, precision, GPU).phases:
         peak = peaks[phase.name]
         print(

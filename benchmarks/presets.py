@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlvr.presets import PRESETS
+from rlvr.config.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-m", "rlvr.cli", "train", "--reward_functions", "gsm8k_reward_fn", "--seed", "0"]
+COMMAND = [sys.executable, "-m", "rlvr", "train", "--reward_functions", "gsm8k_reward_fn", "--seed", "0"]
 
 
 def main() -> None:

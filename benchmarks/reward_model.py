@@ -70,12 +70,12 @@ def graded_pairs(split: str, count: int, samples: int) -> list[dict[str, str]]:
     import torch
 
     from rewards import grade
-    from rlvr.conversation import Conversation, ConversationTemplate
     from rlvr.data.prompts import prepare_prompts
     from rlvr.data.readers import read_problems
     from rlvr.models.loading import load_causal_lm, load_tokenizer
+    from rlvr.prompting.conversation import Conversation, ConversationTemplate
     from rlvr.rollout.engine import Sampling
-    from rlvr.rollout.make import make_engine
+    from rlvr.rollout.registry import make_engine
 
     torch.set_num_threads(1)
     tokenizer = load_tokenizer("tiny")
@@ -122,7 +122,7 @@ def rlvr(folder: Path, command: str, *flags: str) -> None:
     said = folder.with_name(f"{folder.name}.txt")
     with said.open("w") as log:
         done = subprocess.run(
-            [sys.executable, "-m", "rlvr.cli", command, *flags, "--save_path", str(folder), "--resume"],
+            [sys.executable, "-m", "rlvr", command, *flags, "--save_path", str(folder), "--resume"],
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=log,

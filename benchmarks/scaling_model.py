@@ -29,7 +29,7 @@ from benchmarks.traffic import PLUGINS
 def memory_gb(model: Model, a: Assumptions, plugin: str, gpus: int, responses: int) -> float:
     """GB at the peak of one GPU, by the estimate of `rlvr train --dry_run`."""
     from rlvr.config import base_config
-    from rlvr.memory import Lengths, estimate
+    from rlvr.memory.estimate import Lengths, estimate
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(model.config()))

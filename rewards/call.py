@@ -12,7 +12,7 @@ from rewards.sample import FIELDS, PLURAL_OF, Sample
 
 
 def score(function: RewardFunction, samples: Sequence[Sample]) -> list[Score]:
-    """What `function` says of each sample.
+    """Call `function` on samples; returns one checked score for each.
 
     A function of singular names is called once for each sample, one of plural names once for all of them. It may return
     a number, None (does not apply), a mapping of components (their sum counts, or the component `score` if there is one),
@@ -61,7 +61,7 @@ def _inject(function: RewardFunction, known: Mapping[str, Any]) -> dict[str, Any
         elif name not in chosen and parameter.default is inspect.Parameter.empty:
             if parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
                 raise UserError(
-                    f"reward function {function.name!r} asks for {name!r}, which there is not; there are: {', '.join(known)}"
+                    f"reward function {function.name!r} asks for {name!r}, which is not available; available are: {', '.join(known)}"
                 )
     return chosen
 

@@ -29,7 +29,7 @@ AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 
 @dataclass(frozen=True)
 class Combined:
-    """What all functions say of one response.
+    """The scores of one response by all functions, and their total.
 
     Attributes:
         total: what the response is paid; None = neither rewarded nor punished: no function with a weight applies, or one

@@ -1,7 +1,7 @@
 """`export`: one of our functions with a peer's signature.
 
 The results are objects of module-level classes with a `__name__`: they pickle, since verl, OpenRLHF and TRL send
-functions to workers. They call the function in this process; a peer has no worker of ours that is killed when it hangs.
+functions to workers. They call the function in this process: without our workers, nothing ends a call that hangs.
 
 >>> compute_score = export("verl", "gsm8k_reward_fn")
 >>> compute_score("openai/gsm8k", "<think>6 * 7</think><answer>42</answer>", "42")["score"]
@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from rewards.call import score
 from rewards.errors import UserError
-from rewards.foreign.detect import name_of
+from rewards.foreign.signatures import name_of
 from rewards.foreign.trl import GOLD_NAMES
 from rewards.outcome import STATUSES, Score
 from rewards.registry import RewardFunction, resolve
@@ -52,7 +52,7 @@ def export(
 
 
 class Exported:
-    """What all exports share: the function, and how it travels to another process."""
+    """Base of all exports: the function, and how it is pickled for another process."""
 
     def __init__(self, function: str | Callable[..., Any], tags: Tags | None, options: Mapping[str, Any]) -> None:
         short = function.rsplit(":", 1)[-1] if isinstance(function, str) else name_of(function)
@@ -265,7 +265,7 @@ def _means(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _reference(function: RewardFunction) -> str | Callable[..., Any]:
-    """What finds the function again in another process: a plugin's file, else the function, pickled by its name."""
+    """A reference by which another process finds the function: a plugin's file, else the function, pickled by its name."""
     module = sys.modules.get(function.function.__module__)
     if module is not None and module.__name__.startswith("rlvr_plugin_"):
         return f"{module.__file__}:{function.function.__name__}"

@@ -1,4 +1,4 @@
-"""Where the answer stands in a response.
+"""`extract`: find the answer in a response.
 
 With tags: between the answer tags and nowhere else; boxes inside are opened. Without tags, the first of these that is
 there: the last `\\boxed{...}` (several that only commas or "and" stand between are one list), what follows the last
@@ -72,9 +72,9 @@ def _without_end_of_text(response: str) -> str:
 
 
 def unbox(text: str) -> str:
-    """What the boxes in an answer hold, as a list if there are several; the text itself without a box.
+    """The contents of the boxes in an answer, as a list if there are several; the text itself without a box.
 
-    Whoever boxes several answers gives a list, and a list is not one of its parts.
+    Several boxed answers are a list, and a list is not equal to one of its parts.
     """
     boxes = boxed(text)
     if not boxes:
@@ -83,7 +83,7 @@ def unbox(text: str) -> str:
 
 
 def _listed(boxes: list[tuple[str, int, int]]) -> str:
-    """What boxes hold, as one answer: once if all say the same, else as a list."""
+    """The contents of boxes as one answer: once if all are the same, else as a list."""
     contents = [content for content, _, _ in boxes]
     return contents[0] if len(set(contents)) == 1 else ", ".join(contents)
 
@@ -142,7 +142,7 @@ def _untagged(text: str) -> str | None:
 
 
 def _last_hashed(text: str) -> str | None:
-    """What stands behind the last `####`, or on the next line; None without one, or if it is but a heading."""
+    """The text behind the last `####`, or on the next line; None without one, or if it is only a heading."""
     place = text.rfind("####")
     match = _HASHES.match(text, place) if place >= 0 else None
     if match is None or _HEADING.fullmatch(match[1]):
@@ -156,7 +156,7 @@ def _is_final_word(text: str) -> bool:
 
 
 def _last_said(text: str) -> str | None:
-    """What stands behind the last "the answer is" on its line (a formula may stand on the next)."""
+    """The text behind the last "the answer is" on its line (a formula may stand on the next)."""
     place = _announced(text)
     if place is None or _TAKEN_BACK.match(text, place, place + MAX_FORMULA):
         return None
@@ -189,7 +189,7 @@ def _last_match(pattern: re.Pattern[str], text: str, start: int = 0, end: int = 
 
 
 def _said(sentence: str) -> str | None:
-    """What a sentence gives as the answer: its formula or number, unless it wavers."""
+    """The answer that a sentence gives: its formula or number, unless it offers a choice."""
     sentence = sentence.strip(" *:")
     end = _SENTENCE_END.search(sentence)
     first = _FORMULA.match(sentence)

@@ -1,4 +1,4 @@
-"""Why a response got its score."""
+"""`Score` and `Outcome`: the value of a response, and the verdict behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Score:
-    """What one function says of one response; `value` None = it does not apply, and the sample is skipped."""
+    """The score of one response by one function; `value` None = it does not apply, and the sample is skipped."""
 
     value: float | None
     outcome: Outcome | None = None

@@ -26,7 +26,7 @@ from rewards.foreign import adapt, name_of
 from rewards.sample import PLURAL_OF
 
 ENTRY_POINTS = "rlvr.rewards"
-"""Argument names that ask for the whole batch at once. A data column `x` of a batch function is asked for as `x` too."""
+"""The entry-point group in which installed packages offer reward functions."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -162,7 +162,7 @@ def _import(place: str) -> ModuleType:
         return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except UserError:
         raise
-    # Whatever goes wrong inside a user's file is the user's to see, by name, with its own last words.
+    # Any error inside a user's file is a mistake of the user: named, with the message of the exception.
     except Exception as error:
         raise UserError(f"can't import {place}: {type(error).__name__}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What a reward function can get to see of one response."""
+"""`Sample`: everything that a reward function can ask for about one response."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +46,8 @@ class Sample:
 
 FIELDS = ("response", "gold", "prompt", "question", "answer", "tags", "response_ids", "finished")
 
+"""Argument names of a reward function that is called once for each sample."""
+
 PLURAL_OF = {
     "response": "responses",
     "gold": "golds",
@@ -55,3 +57,4 @@ PLURAL_OF = {
     "response_ids": "responses_ids",
     "finished": "finished_flags",
 }
+"""Argument names that ask for the whole batch at once. A data column `x` keeps its name `x` in a batch function."""

@@ -54,7 +54,7 @@ class Tags:
         """The text between the last answer tags after the thinking; None where there is no complete pair.
 
         An answer tag inside the thinking is part of the thinking, and a response with more answers than the template
-        asks for, or that ends its thinking twice, has none: whoever writes down several answers is not paid for one of them.
+        asks for, or that ends its thinking twice, has none: several answers are not paid for one of them.
         """
         rest = response
         if rest.count(self.think_end.text) > max(1, self.think_end.num_occur):

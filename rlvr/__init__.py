@@ -6,13 +6,7 @@ below are loaded when they are first used.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-try:
-    __version__ = version("rlvr")
-except PackageNotFoundError:  # a checkout that was never installed
-    __version__ = "0+unknown"
 
 _WHERE = {
     "Config": "rlvr.config",
@@ -20,13 +14,13 @@ _WHERE = {
     "PPOTrainer": "rlvr.trainer.ppo",
     "SFTConfig": "rlvr.config",
     "RewardTrainingConfig": "rlvr.config",
-    "train_sft": "rlvr.pipeline",
-    "train_reward_model": "rlvr.pipeline",
+    "train_sft": "rlvr.run.supervised",
+    "train_reward_model": "rlvr.run.supervised",
     "SFTTrainer": "rlvr.trainer.sft",
     "RewardModelTrainer": "rlvr.trainer.reward_model",
     "OnlineTrainer": "rlvr.trainer.online",
     "Callback": "rlvr.trainer.callbacks",
-    "RLVRRewardModel": "rlvr.rewarding",
+    "RLVRRewardModel": "rlvr.scorers.rules",
     "NaiveExperienceMaker": "rlvr.experience.maker",
     "Experience": "rlvr.experience.experience",
     "Actor": "rlvr.models.actor",
@@ -34,20 +28,31 @@ _WHERE = {
     "RewardModel": "rlvr.models.reward_model",
     "Boosted": "rlvr.boost.boosted",
     "UserError": "rlvr.errors",
-    "LLMTrainingParams": "rlvr.compat.llm",
-    "Project": "rlvr.compat.project",
-    "truncate_response": "rlvr.core.masks",
-    "generate": "rlvr.compat.functions",
-    "batch_generation": "rlvr.compat.functions",
-    "forward": "rlvr.compat.functions",
+    "LLMTrainingParams": "rlvr.compat.aitraining",
+    "Project": "rlvr.compat.aitraining_project",
+    "truncate_response": "rlvr.core.masked",
+    "generate": "rlvr.compat.trl_functions",
+    "batch_generation": "rlvr.compat.trl_functions",
+    "forward": "rlvr.compat.trl_functions",
 }
 __all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _WHERE:
         raise AttributeError(f"module 'rlvr' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rlvr")
+    except PackageNotFoundError:  # a checkout that was never installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,8 @@ Every flag: `python scripts/evaluate.py --help`. The same as `rlvr eval`.
 
 import sys
 
-from rlvr.cli import run
-from rlvr.tools.evaluate import eval_command
+from rlvr.cli.evaluate import eval_command
+from rlvr.cli.main import run
 
 if __name__ == "__main__":
     sys.exit(run(eval_command, sys.argv[1:]))

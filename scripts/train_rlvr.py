@@ -8,8 +8,8 @@ Every flag: `python scripts/train_rlvr.py --help`. The same as `rlvr train`.
 
 import sys
 
-from rlvr.cli import run
-from rlvr.tools.train import train_command
+from rlvr.cli.main import run
+from rlvr.cli.train import train_command
 
 if __name__ == "__main__":
     sys.exit(run(train_command, sys.argv[1:]))

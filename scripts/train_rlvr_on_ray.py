@@ -9,8 +9,8 @@ Takes the flags of ColossalAI's `train_prompts_on_ray.py`, with its defaults, an
 
 import sys
 
-from rlvr.cli import run
-from rlvr.tools.train import ray_command
+from rlvr.cli.main import run
+from rlvr.cli.train import ray_command
 
 if __name__ == "__main__":
     sys.exit(run(ray_command, sys.argv[1:]))

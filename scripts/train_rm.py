@@ -8,8 +8,8 @@ Every flag: `python scripts/train_rm.py --help`. The same as `rlvr reward-model`
 
 import sys
 
-from rlvr.cli import run
-from rlvr.tools.train import reward_model_command
+from rlvr.cli.main import run
+from rlvr.cli.train import reward_model_command
 
 if __name__ == "__main__":
     sys.exit(run(reward_model_command, sys.argv[1:]))

@@ -8,8 +8,8 @@ Every flag: `python scripts/train_sft.py --help`. The same as `rlvr sft`.
 
 import sys
 
-from rlvr.cli import run
-from rlvr.tools.train import sft_command
+from rlvr.cli.main import run
+from rlvr.cli.train import sft_command
 
 if __name__ == "__main__":
     sys.exit(run(sft_command, sys.argv[1:]))

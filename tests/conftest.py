@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +23,17 @@ hypothesis.settings.load_profile("same")
 # torch is imported, and before a library (accelerate) chooses for us.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+# Ray gives its workers a low priority, with which they hardly get on beside other tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 # Their tests start many processes and take longest: begun first, they don't keep one worker busy when the rest is done.
 LONG_FOLDERS = ("on_ray", "distributed", "faults", "examples", "models", "trainer")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: many tests wait for processes of their own."""
+    return min(4, (os.cpu_count() or 1) + 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,6 +56,14 @@ def nothing_stays_behind(own_temporary_folder: None) -> Iterator[None]:
     yield
     assert leftovers.processes(before) == []
     assert leftovers.files() == []
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """After each test: a command that took all cores (`rlvr eval` does) leaves the next tests the one that they began with."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +95,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def tiny_cache() -> Path:
     """The built-in model after its real warm start, which the first test that needs it on a machine pays for."""
-    from rlvr.models.warmstart import ensure_tiny
+    from rlvr.models.tiny import ensure_tiny
 
     return ensure_tiny()
 

@@ -8,12 +8,12 @@ from plugins_worker import GROUPED, PLAN, SETTINGS, ResponseOfPrompt, Rows
 from trainer_harness import StopAfter, make_trainer, prompts, weights
 from transformers import AutoModelForCausalLM
 
-from rlvr.boost.replica import replica_of
-from rlvr.checkpoint import list_checkpoints
-from rlvr.cli import main as rlvr
+from rlvr.boost.process import replica_of
+from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.cli.main import main as rlvr
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.trainer.base import Interrupted
 
 TP: dict[str, Any] = {"plugin": "3d", "sizes": {"tp": 2}}
 PP: dict[str, Any] = {"plugin": "3d", "sizes": {"pp": 2}}
@@ -69,7 +69,7 @@ def saved(folder: Path, layout: dict[str, Any]) -> dict[str, torch.Tensor]:
     trainer = make_trainer(folder, engine=ResponseOfPrompt(), **layout, **SETTINGS)
     trainer.fit(1, 1, 1, share())
     ids = torch.arange(12).view(2, 6)
-    with torch.no_grad(), trainer.actor.whole() as actor:
+    with torch.no_grad(), trainer.actor.full_weights() as actor:
         own = actor.model(ids).logits
     read = AutoModelForCausalLM.from_pretrained(folder / "actor" / "modeling")
     with torch.no_grad():

@@ -27,7 +27,7 @@ from rlvr.models.backbone import prepare
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
 from rlvr.models.lora import apply_lora
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora_config import LoraSettings
 
 CPU = torch.device("cpu")
 CLIP = 0.5
@@ -129,7 +129,7 @@ def boost(role: Any, parallel: ParallelConfig) -> Boosted:
 
 def exact_weights(boosted: Boosted) -> dict[str, Tensor]:
     """Of rank 0; the others' are elsewhere."""
-    with boosted.exact() as whole:
+    with boosted.full_precision_weights() as whole:
         return {name: p.detach().clone() for name, p in whole.named_parameters()}
 
 

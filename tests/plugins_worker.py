@@ -17,15 +17,15 @@ from trainer_harness import StopAfter, make_trainer, prompts, weights
 
 from rlvr.boost import process as processes
 from rlvr.boost.gemini import GeminiRolePlugin
-from rlvr.checkpoint import list_checkpoints
+from rlvr.boost.process import gather_json
+from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
-from rlvr.metrics import gather_json
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora_config import LoraSettings
 from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.seeding import derive_seed
-from rlvr.tracking import Sink
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.tracking.tracker import Sink
+from rlvr.trainer.base import Interrupted
 from rlvr.trainer.ppo import PPOTrainer
 
 PLAN = (2, 1, 1)  # 2 episodes of 32 responses: 4 optimizer steps of 16
@@ -34,12 +34,12 @@ LAYOUTS = {  # every plugin that runs on a CPU, in each precision that it has
     "bf16": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini", "gemini_chunks"),
 }
 SETTINGS: dict[str, Any] = {
-    "experience_settings": {"whiten_rewards": True},
+    "whiten_rewards": True,
     # So few tokens in a pass that the ranks, whose responses differ in length, would make different numbers of passes.
-    "settings": {"micro_batch_tokens": 48},
+    "micro_batch_tokens": 48,
     "kl_coef": 0.05,
 }
-GROUPED: dict[str, Any] = {"experience_settings": {"estimator": "grpo"}, "num_generations": 4, "kl_coef": 0.05}
+GROUPED: dict[str, Any] = {"estimator": "grpo", "num_generations": 4, "kl_coef": 0.05}
 
 
 class ResponseOfPrompt(Engine):

@@ -2,6 +2,7 @@
 
 import copy
 import random
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +12,18 @@ from tiny_models import VOCAB, tiny_model
 from trainer_harness import CPU, LetterTokenizer
 from transformers import AutoModelForSequenceClassification
 
+from rlvr.boost.optimizer import cosine_with_warmup
 from rlvr.boost.plugins import make_booster
-from rlvr.boost.schedule import cosine_with_warmup
-from rlvr.config import ParallelConfig
+from rlvr.config import ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.data.examples import Example
 from rlvr.data.preferences import Pair
 from rlvr.models.lora import apply_lora
 from rlvr.models.reward_model import RewardModel
-from rlvr.tracking import JsonlSink, Tracker
+from rlvr.tracking.tracker import JsonlSink, Tracker
+from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
-from rlvr.trainer.supervised import SupervisedCallback, SupervisedSettings, SupervisedTrainer
+from rlvr.trainer.supervised import SupervisedTrainer
 
 STEPS = 6
 
@@ -53,18 +55,18 @@ def pairs(count: int = 40, seed: int = 0) -> list[Pair]:
     return made
 
 
-class StopAfter(SupervisedCallback):
+class StopAfter(Callback):
     """Asks for a stop, as a signal would, after so many optimizer steps."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
     def on_step_end(self, trainer: SupervisedTrainer[Any]) -> None:
-        if trainer.progress.step == self.steps:
+        if trainer.progress.optimizer_steps == self.steps:
             trainer._interrupt.signum = 15
 
 
-class StopInEvaluation(SupervisedCallback):
+class StopInEvaluation(Callback):
     """Asks for a stop after so many passes of evaluations."""
 
     def __init__(self, passes: int) -> None:
@@ -97,28 +99,29 @@ def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTra
     )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
-    names = SupervisedSettings.__dataclass_fields__
-    settings = {"total_steps": STEPS, "train_batch_size": 8, "log_interval": 2, "pad_id": 1}
-    settings |= {name: changes.pop(name) for name in list(changes) if name in names}
+    config = SFTConfig() if kind == "sft" else RewardTrainingConfig()
+    flat = {"max_steps": STEPS, "train_batch_size": 8, "log_interval": 2, "mixed_precision": c.precision}
+    for section in fields(config):
+        part = getattr(config, section.name)
+        for name in (f.name for f in fields(part)):
+            setattr(part, name, changes.pop(name, flat.get(name, getattr(part, name))))
     made: Any = tiny_model(c.family) if kind == "sft" else reward_model(c.family)
     if c.attention != "sdpa":  # PyTorch's own runs without padding anyway
         made.set_attn_implementation(c.attention)
     if c.lora is not None:
         apply_lora(made, c.lora) if kind == "sft" else made.add_adapter(c.lora)
     optimizer = torch.optim.AdamW([p for p in made.parameters() if p.requires_grad], lr=c.lr, fused=True)
-    clip = changes.setdefault("grad_clip", 1.0)
-    booster = make_booster(ParallelConfig(plugin=c.plugin, mixed_precision=c.precision), CPU, clip)
+    booster = make_booster(ParallelConfig(plugin=c.plugin, mixed_precision=c.precision), CPU, config.train.grad_clip)
     trainer: Any = SFTTrainer if kind == "sft" else RewardModelTrainer
     return trainer(
         booster,
         made,
         optimizer,
-        cosine_with_warmup(optimizer, settings["total_steps"]),
+        cosine_with_warmup(optimizer, config.train.max_steps),
         LetterTokenizer(),
         c.items or (examples() if kind == "sft" else pairs()),
-        SupervisedSettings(**settings),
+        config,
         held_out=c.held_out,
-        precision=c.precision,
         save_dir=folder,
         tracker=Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else []),
         **changes,
@@ -127,5 +130,5 @@ def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTra
 
 def weights(trainer: SupervisedTrainer[Any]) -> torch.Tensor:
     """Every weight in one vector; only in rank 0 if they are sharded. Collective."""
-    with trainer.role.exact() as module:
+    with trainer.role.full_precision_weights() as module:
         return torch.cat([p.detach().flatten().float() for p in module.parameters()])

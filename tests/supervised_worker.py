@@ -28,7 +28,7 @@ def train_all() -> dict[str, dict[str, Any]]:
     """Train every run; the weights and held-out metrics of each."""
     results = {}
     for name, (kind, changes) in RUNS.items():
-        trainer = make(kind, total_steps=3, held_out=pairs(7, seed=1) if kind == "rm" else (), **changes)
+        trainer = make(kind, max_steps=3, held_out=pairs(7, seed=1) if kind == "rm" else (), **changes)
         trainer.fit()
         results[name] = {"weights": weights(trainer), "held out": trainer._evaluate()}
     return results

@@ -1,123 +1,80 @@
 """Imports point one way, and nothing heavy is loaded before it is needed."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.house import circle, import_graph
+
 ROOT = Path(__file__).parents[1]
 
-# A module may import from its own layer and from those above it in this list.
-LAYERS = [
-    [
-        "rewards",
-        "rlvr.core",
-        "rlvr.config",
-        "rlvr.presets",
-        "rlvr.errors",
-        "rlvr.seeding",
-        "rlvr.suggest",
-        "rlvr.diagnosis",
-    ],
-    ["rlvr.models", "rlvr.data", "rlvr.conversation", "rlvr.template", "rlvr.template_check"],
-    [
-        "rlvr.rollout",
-        "rlvr.rewarding",
-        "rlvr.boost",
-        "rlvr.metrics",
-        "rlvr.tracking",
-        "rlvr.trackers",
-        "rlvr.hub",
-        "rlvr.checkpoint",
-        "rlvr.checkpoint_check",
-        "rlvr.rank_states",
-        "rlvr.reward_settings",
-    ],
-    ["rlvr.rewarding_neural", "rlvr.reward_normaliser", "rlvr.environments"],
-    [
-        "rlvr.checks",
-        "rlvr.memory_supervised",
-        "rlvr.hand_on",
-        "rlvr.memory",
-        "rlvr.memory_products",
-        "rlvr.run_folder",
-        "rlvr.policy",
-        "rlvr.evaluation",
-        "rlvr.chat",
-    ],
-    ["rlvr.experience"],
-    ["rlvr.trainer"],
-    [
-        "rlvr.console",
-        "rlvr.finish",
-        "rlvr.report",
-        "rlvr.session",
-        "rlvr.supervised_view",
-        "rlvr.build",
-        "rlvr.build_rewards",
-        "rlvr.api",
-        "rlvr.run",
-        "rlvr.ray",
-        "rlvr.pipeline",
-        "rlvr.tools",
-        "rlvr.compat",
-    ],
-    ["rlvr.cli"],
-    ["scripts"],
+# A room may import from itself and from the rooms before it, at the top of a file or inside a function.
+ROOMS = [
+    "rewards",
+    "rlvr.errors",
+    "rlvr.core",
+    "rlvr.config",
+    "rlvr.data",
+    "rlvr.models",
+    "rlvr.prompting",
+    "rlvr.boost",
+    "rlvr.tracking",
+    "rlvr.rollout",
+    "rlvr.scorers",
+    "rlvr.checkpoint",
+    "rlvr.validate",
+    "rlvr.memory",
+    "rlvr.evaluation",
+    "rlvr.experience",
+    "rlvr.trainer",
+    "rlvr.report",
+    "rlvr.chat",
+    "rlvr.run",
+    "rlvr.ray",
+    "rlvr.api",
+    "rlvr.compat",
+    "rlvr.cli",
+    "rlvr.__main__",
+    "scripts",
 ]
-# These four know nothing of each other's kind: rules without torch, mathematics without models.
-CLOSED = {"rewards": {"rewards"}, "rlvr.core": {"rlvr.core"}}
+# These know nothing of any other room: rules without torch, mathematics without models.
+ALONE = ("rewards", "rlvr.core")
+LOOSE = 3
 
 
-def modules() -> list[tuple[str, Path]]:
-    files = [p for folder in ("rewards", "rlvr", "scripts") for p in sorted((ROOT / folder).rglob("*.py"))]
-    return [(".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), p) for p in files]
+GRAPH = import_graph("rewards", "rlvr", "scripts")
 
 
-def layer_of(module: str) -> int | None:
-    matches = [
-        (len(prefix), index)
-        for index, prefixes in enumerate(LAYERS)
-        for prefix in prefixes
-        if module == prefix or module.startswith(prefix + ".")
-    ]
-    return max(matches)[1] if matches else None
+def room_of(module: str) -> str:
+    first, _, rest = module.partition(".")
+    return first if first != "rlvr" else f"rlvr.{rest.partition('.')[0]}"
 
 
-def imports_of(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in ("rewards", "rlvr", "scripts")}
+def test_every_module_lies_in_a_room() -> None:
+    assert {room_of(module) for module in GRAPH} == set(ROOMS)
+    assert len(list((ROOT / "rlvr").glob("*.py"))) <= LOOSE + 1, "loose modules beside rlvr/__init__.py"
 
 
-def test_every_module_has_its_layer() -> None:
-    assert [name for name, _ in modules() if layer_of(name) is None and name != "rlvr"] == []
+@pytest.mark.parametrize("module", GRAPH)
+def test_imports_point_one_way(module: str) -> None:
+    own = room_of(module)
+    for imported in GRAPH[module]:
+        theirs = room_of(imported)
+        assert ROOMS.index(theirs) <= ROOMS.index(own), f"{module} imports {imported}, whose room comes later"
+        assert own not in ALONE or theirs == own, f"{module} must not import {imported}"
 
 
-@pytest.mark.parametrize(("module", "path"), modules(), ids=lambda v: v if isinstance(v, str) else "")
-def test_imports_point_one_way(module: str, path: Path) -> None:
-    if module == "rlvr":  # loads names lazily, from anywhere
-        return
-    layer = layer_of(module)
-    assert layer is not None
-    for imported in imports_of(path):
-        target = layer_of(imported)
-        assert target is None or target <= layer, f"{module} imports {imported}, which lies below it"
-        for package, allowed in CLOSED.items():
-            if module.startswith(package) and target is not None:
-                assert any(imported.startswith(a) for a in allowed), f"{module} must not import {imported}"
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Inside rooms too: a circle can only be understood as a whole."""
+    assert circle(GRAPH) == "none"
 
 
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(' '.join(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return {name.split(".")[0] for name in out.stdout.split()}
+    return {name.split(".")[0] for name in out.stdout.splitlines()[-1].split()}
 
 
 def test_importing_rewards_loads_no_torch() -> None:
@@ -129,5 +86,22 @@ def test_importing_rlvr_loads_nothing_heavy() -> None:
     assert not loaded_by("import rlvr") & heavy
 
 
+def test_checking_settings_needs_no_transformers() -> None:
+    """The first line of `rlvr train` comes after that check; transformers would take seconds more."""
+    check = "from rlvr.config import base_config; from rlvr.validate.ppo import check_config"
+    given = "{'reward': {'reward_functions': ['gsm8k_reward_fn']}}"
+    assert not loaded_by(f"{check}; check_config(base_config({given}))") & {"transformers", "colossalai"}
+
+
 def test_settings_need_no_torch() -> None:
     assert not loaded_by("import rlvr.config; rlvr.config.parse([])") & {"torch", "transformers", "colossalai"}
+
+
+def test_the_list_of_commands_needs_no_settings() -> None:
+    heavy = {"torch", "transformers", "pydantic", "tyro", "yaml", "rich", "numpy", "datasets"}
+    assert not loaded_by("from rlvr.cli.main import main; main(['--help'])") & heavy
+
+
+def test_help_of_a_command_needs_no_torch() -> None:
+    heavy = {"torch", "transformers", "numpy", "datasets", "pandas", "colossalai"}
+    assert not loaded_by("from rlvr.cli.main import main; main(['score', '--help'])") & heavy

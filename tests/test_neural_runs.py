@@ -9,7 +9,7 @@ from tiny_models import tiny_model
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.models.loading import load_tokenizer
 from rlvr.models.reward_model import RewardModel, RewardStatistics
 
@@ -113,12 +113,12 @@ def test_statistics_that_are_not_there(tmp_path, capsys) -> None:
 
 def test_reencoding_uses_the_question_the_template_and_the_end() -> None:
     from rewards import Sample
-    from rlvr.conversation import Conversation, ConversationTemplate
-    from rlvr.rewarding_neural import Reencode
+    from rlvr.prompting.conversation import Conversation, ConversationTemplate
+    from rlvr.scorers.neural import Retokenize
 
     tokenizer = words_tokenizer()
     conversation = Conversation(ConversationTemplate.load("plain"), tokenizer)
-    encode = Reencode(conversation)
+    encode = Retokenize(conversation)
     prompt, response = encode(Sample("1 + 2", None, question="question ?"))
     assert list(prompt) == conversation.encode_prompt("question ?")
     assert tokenizer.decode(response[:3]) == "1 + 2" and response[-1] == 1

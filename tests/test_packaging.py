@@ -21,6 +21,7 @@ def wheel(tmp_path_factory) -> Path:
     return next(out.glob("*.whl"))
 
 
+@pytest.mark.processes
 def test_the_wheel_holds_templates_and_nothing_odd(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     shipped = {Path(n).name for n in names if n.startswith("rlvr/templates/")}
@@ -31,6 +32,7 @@ def test_the_wheel_holds_templates_and_nothing_odd(wheel: Path) -> None:
     }
 
 
+@pytest.mark.processes
 def test_an_installed_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
     """Unpacked on the path, with the checkout out of sight."""
     site, empty = tmp_path / "site", tmp_path / "empty"
@@ -38,13 +40,14 @@ def test_an_installed_wheel_works_from_an_empty_folder(wheel: Path, tmp_path: Pa
     zipfile.ZipFile(wheel).extractall(site)
     code = """
 import rewards, rlvr, sys
-from rlvr.conversation import ConversationTemplate, template_names
+from rlvr.prompting.conversation import ConversationTemplate
+from rlvr.prompting.template import template_names
 assert rewards.__file__.startswith(sys.argv[1]) and rlvr.__file__.startswith(sys.argv[1]), rlvr.__file__
 assert "tiny" in template_names() and "qwen2.5" in template_names()
 for name in template_names():
     ConversationTemplate.load(name)
 assert rewards.grade("<think></think><answer>4</answer>", "4", tags=rewards.Tags.default()).correct
-from rlvr.cli import main
+from rlvr.cli.main import main
 assert main(["template", "list"]) == 0
 """
     # -P and a bare path keep the checkout, which is installed for development, behind the unpacked wheel.
@@ -71,7 +74,7 @@ def test_an_old_peft_is_named_where_lora_needs_a_newer(monkeypatch) -> None:
     import peft
 
     from rlvr.errors import UserError
-    from rlvr.models.lora_settings import import_peft
+    from rlvr.models.lora_config import import_peft
 
     monkeypatch.setattr(peft, "__version__", "0.13.2")
     with pytest.raises(UserError, match=r"0\.18 or newer, and here is 0\.13\.2"):

@@ -14,7 +14,7 @@ def test_the_code_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands, but for training, whose settings are checked and which is not begun."""
     import rewards.registry
     import rlvr
-    from rlvr.checks.settings import check_config
+    from rlvr.validate.ppo import check_config
 
     monkeypatch.setattr(rewards.registry, "_registered", dict(rewards.registry._registered))
     trained = []

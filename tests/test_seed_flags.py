@@ -15,18 +15,20 @@ from rich.console import Console
 from saved_models import save_micro_model
 from trainer_harness import loader, make_trainer
 
-from rlvr.api import _assemble
 from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
-from rlvr.checks.settings import check_config, plan_batches
 from rlvr.config import Config, parse
-from rlvr.conversation import ConversationTemplate
 from rlvr.errors import UserError
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
-from rlvr.session import Session
+from rlvr.prompting.conversation import ConversationTemplate
+from rlvr.run.assembly import LocalHost
+from rlvr.run.assembly import assemble as assemble_run
+from rlvr.run.session import Session
 from rlvr.trainer.callbacks import Callback
+from rlvr.trainer.ppo import LocalPPOTrainer
+from rlvr.validate.ppo import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process")
 
@@ -82,8 +84,8 @@ def build(files) -> Callable[..., Built]:
         check_plugin(config.parallel, process.device)
         plan = plan_batches(config, 1)
         session = Session(process, Console(quiet=True), files.folder / "run", None)
-        parts = _assemble(config, session, plan, None)
-        return Built(config, plan, *parts)
+        run = assemble_run(config, session, plan, LocalHost(config, session, plan, process))
+        return Built(config, plan, run.trainer, run.loader, run.ptx)
 
     return assemble
 
@@ -127,20 +129,20 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("S0.28", "--num_episodes 7", lambda r: r.plan.num_episodes, 7),
     ("S0.29", "--num_collect_steps 3", lambda r: r.plan.samples_per_episode, 48),
     ("S0.30", "--num_update_steps 3", lambda r: r.plan.total_steps, 6),
-    ("S0.31", "--train_batch_size 8", lambda r: r.trainer.train_batch_size, 8),
+    ("S0.31", "--train_batch_size 8", lambda r: r.trainer.config.train.train_batch_size, 8),
     ("S0.32", "--experience_batch_size 32", lambda r: r.loader.sampler.batch_size, 32),
     ("S0.33", "--lr 1e-4", group("actor", "initial_lr"), 1e-4),
     ("S0.34", "--critic_lr 1e-4", group("critic", "initial_lr"), 1e-4),
-    ("S0.35", "--kl_coef 0.2", lambda r: r.trainer.maker.settings.kl_coef, 0.2),
+    ("S0.35", "--kl_coef 0.2", lambda r: r.trainer.config.algo.kl_coef, 0.2),
     ("S0.35", "--kl_coef 0", lambda r: r.trainer.maker.reference, None),
-    ("S0.36", "--ptx_dataset @ptx --ptx_coef 0.5", lambda r: r.trainer.settings.ptx_coef, 0.5),
+    ("S0.36", "--ptx_dataset @ptx --ptx_coef 0.5", lambda r: r.trainer.config.algo.ptx_coef, 0.5),
     ("S0.37", "--max_length 272", lambda r: len(r.loader.items), 9),
     ("S0.38", "--max_seq_len 20", lambda r: r.trainer.maker.sampling.max_new_tokens, 20),
     ("--ptx_batch_size", "--ptx_dataset @ptx --ptx_coef 0.5 --ptx_batch_size 2", lambda r: r.ptx and r.ptx.sampler.batch_size, 2),
     ("--grad_clip", "--grad_clip 0.3", lambda r: r.trainer.actor.grad_clip, 0.3),
     ("--weight_decay", "--weight_decay 0.01", group("actor", "weight_decay"), 0.01),
     ("--warmup_steps", "--warmup_steps 4", lambda r: round(r.trainer.actor.lr / 9e-6, 3), 0.2),
-    ("--accumulation_steps", "--accumulation_steps 2", lambda r: r.trainer.accumulation_steps, 2),
+    ("--accumulation_steps", "--accumulation_steps 2", lambda r: r.trainer.config.train.accumulation_steps, 2),
     ("--save_interval", "--save_interval 5", lambda r: r.trainer.save_interval, 5),
     ("--grad_checkpoint", "--grad_checkpoint", lambda r: actor(r).is_gradient_checkpointing, True),
     ("--mixed_precision", "--mixed_precision bf16", lambda r: r.trainer.actor._autocast, True),
@@ -195,19 +197,18 @@ def test_what_can_not_be_honoured_is_refused_with_a_reason(build, row, flags, re
 
 
 def test_one_trainer_takes_every_kind_of_reward(build) -> None:
-    from rlvr.rewarding import RLVRRewardModel
-    from rlvr.rewarding_neural import NeuralRewardModel, WeightedRewards
-    from rlvr.trainer.ppo import PPOTrainer
+    from rlvr.scorers.neural import NeuralRewardModel, WeightedRewards
+    from rlvr.scorers.rules import RLVRRewardModel
 
     rules, both = build(), build("--rm_checkpoint_path", "@rm")
     neural = build("--rm_checkpoint_path", "@rm", "--reward_functions")
-    assert type(rules.trainer) is type(both.trainer) is type(neural.trainer) is PPOTrainer
+    assert type(rules.trainer) is type(both.trainer) is type(neural.trainer) is LocalPPOTrainer
     kinds = [type(run.trainer.maker.reward_model) for run in (rules, both, neural)]
     assert kinds == [RLVRRewardModel, WeightedRewards, NeuralRewardModel]
 
 
 def test_stops_come_from_the_template(build, files) -> None:
-    from rlvr.conversation import template_dir
+    from rlvr.prompting.template import template_dir
 
     assert build().trainer.maker.sampling.stop_ids == (4,)  # <|end|>
     content = json.loads((template_dir() / "tiny.json").read_text()) | {"stop_ids": [4, 2]}
@@ -224,8 +225,7 @@ def test_zero_on_the_cpu_keeps_the_optimizers_state_there(build) -> None:
 
 
 def test_flags_that_name_what_is_loaded(build, monkeypatch) -> None:
-    from rlvr import api
-    from rlvr import build as parts
+    from rlvr.run import assembly, parts
 
     seen: dict[str, Any] = {}
 
@@ -237,7 +237,7 @@ def test_flags_that_name_what_is_loaded(build, monkeypatch) -> None:
     with pytest.raises(UserError, match="enough"):
         build("--use_flash_attn")
     assert seen["flash_attention"] is True
-    monkeypatch.setattr(api, "load_tokenizer", lambda name, trust: load(name, tokenizer=name))
+    monkeypatch.setattr(assembly, "load_tokenizer", lambda name, trust: load(name, tokenizer=name))
     with pytest.raises(UserError, match="enough"):
         build("--tokenizer_dir", "somewhere")
     assert seen["tokenizer"] == "somewhere"
@@ -275,17 +275,17 @@ def test_train_takes_settings_by_the_names_of_their_flags() -> None:
 
 # Arguments of `PPOTrainer`: row of the checklist, argument, value, where it is read.
 ARGUMENTS: list[tuple[str, str, Any, Callable[[Any], Any]]] = [
-    ("S1.13", "kl_coef", 0.3, lambda t: t.maker.settings.kl_coef),
-    ("S1.14", "ptx_coef", 0.9, lambda t: t.settings.ptx_coef),
-    ("S1.15", "train_batch_size", 4, lambda t: t._local_train_batch),
+    ("S1.13", "kl_coef", 0.3, lambda t: t.config.algo.kl_coef),
+    ("S1.14", "ptx_coef", 0.9, lambda t: t.config.algo.ptx_coef),
+    ("S1.15", "train_batch_size", 4, lambda t: t.config.train.train_batch_size),
     ("S1.16", "buffer_limit", 5, lambda t: t.buffer.limit),
-    ("S1.17", "buffer_cpu_offload", False, lambda t: t.buffer_cpu_offload),
-    ("S1.18", "eps_clip", 0.1, lambda t: t.settings.eps_clip),
-    ("S1.19", "vf_coef", 0.5, lambda t: t.settings.vf_coef),
-    ("S1.20", "value_clip", 0.4, lambda t: t.settings.value_clip),
-    ("S1.21", "sample_buffer", True, lambda t: t.sample_buffer),
-    ("S1.22", "dataloader_pin_memory", False, lambda t: t.settings.pin_memory),
-    ("S1.25", "accumulation_steps", 2, lambda t: t._local_mini_batch // t._local_train_batch),
+    ("S1.17", "buffer_cpu_offload", False, lambda t: t.config.train.buffer_cpu_offload),
+    ("S1.18", "eps_clip", 0.1, lambda t: t.config.algo.eps_clip),
+    ("S1.19", "vf_coef", 0.5, lambda t: t.config.algo.vf_coef),
+    ("S1.20", "value_clip", 0.4, lambda t: t.config.algo.value_clip),
+    ("S1.21", "sample_buffer", True, lambda t: t.config.train.sample_buffer),
+    ("S1.22", "dataloader_pin_memory", False, lambda t: t.learner.pin_memory),
+    ("S1.25", "accumulation_steps", 2, lambda t: t._local_mini_batch // t.config.train.train_batch_size),
     ("S1.26", "save_interval", 3, lambda t: t.save_interval),
     ("S1.31", "temperature", 0.5, lambda t: t.maker.sampling.temperature),
     ("S1.31", "top_k", 5, lambda t: t.maker.sampling.top_k),
@@ -313,7 +313,7 @@ def test_the_initial_model_is_offloaded_where_there_is_a_device_to_offload_it_fr
     monkeypatch.setattr("rlvr.trainer.ppo.make_reference", lambda *_: None)
     for wanted in (True, False):  # S1.23
         trainer = make_trainer(offload_inference_models=wanted)
-        assert trainer.maker.settings.offload_reference is wanted
+        assert trainer.maker.offload_reference is wanted
 
 
 def test_the_coordinator_says_who_writes() -> None:
@@ -323,7 +323,8 @@ def test_the_coordinator_says_who_writes() -> None:
 
 def test_every_hook_is_called() -> None:
     called: list[str] = []
-    hooks = [name for name in vars(Callback) if name.startswith("on_") and name != "on_warning"]
+    supervised = ("on_step_end", "on_log", "on_evaluate_pass")
+    hooks = [name for name in vars(Callback) if name.startswith("on_") and name not in ("on_warning", *supervised)]
     recorder = type("Recorder", (Callback,), {name: _noting(called, name) for name in hooks})()
     trainer = make_trainer(callbacks=[recorder])
     trainer.evaluator = lambda: {"eval/accuracy": 0.0}

@@ -74,7 +74,7 @@ def test_the_largest_ratio_is_that_over_all_tokens_of_the_episode() -> None:
 
 def test_advantages_are_averaged_before_they_are_whitened() -> None:
     trainer = make_trainer()
-    trainer._before_fit(loader(), None)
+    trainer._take_loaders(loader(), None)
     trainer._make_experience()
     every = torch.cat([item.advantages for item in trainer.buffer.items])
     assert trainer.meter.means()["advantages"] == pytest.approx(every.mean().item(), abs=1e-6)
@@ -88,7 +88,7 @@ def test_memory_is_a_curve(tmp_path) -> None:
 
     make_trainer(tmp_path).fit(2, 1, 1, loader())
     (tmp_path / "sft").mkdir()
-    make_supervised("sft", tmp_path / "sft", total_steps=2).fit()
+    make_supervised("sft", tmp_path / "sft", max_steps=2).fit()
     written = [json.loads(line) for f in (tmp_path, tmp_path / "sft") for line in (f / "metrics.jsonl").open()]
     assert len(written) >= 3
     peaks = [row["memory/rss_peak_bytes"] for row in written]
@@ -113,7 +113,7 @@ def test_groups_with_signal_wherever_there_are_groups(estimator) -> None:
     engine = FixedEngine([same, same, better, same, same, same, same, same])
     settings = {"estimator": estimator}
     arguments = {"engine": engine, "num_generations": 4, "train_batch_size": 8, "callbacks": [Keep()]}
-    make_trainer(experience_settings=settings, **arguments).fit(1, 1, 1, loader(per_step=2))
+    make_trainer(settings=settings, **arguments).fit(1, 1, 1, loader(per_step=2))
     assert seen["objective/groups_with_signal"] == 0.5
     seen.clear()
     make_trainer(callbacks=[Keep()]).fit(1, 1, 1, loader())
@@ -122,7 +122,7 @@ def test_groups_with_signal_wherever_there_are_groups(estimator) -> None:
 
 def test_the_divergence_can_be_watched(tmp_path) -> None:
     """Of the best practices: too high a divergence is told while the run goes on."""
-    from rlvr.diagnosis import diagnose
+    from rlvr.tracking.diagnosis import diagnose
 
     assert not diagnose([{"objective/kl": 0.5, "response/length_tokens": 10.0}] * 3)
     found = diagnose([{"objective/kl": 1e4, "response/length_tokens": 10.0}] * 3)

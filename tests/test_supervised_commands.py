@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlvr.cli import main
+from rlvr.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
 ROOT = Path(__file__).parents[1]

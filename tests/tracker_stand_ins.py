@@ -1,6 +1,6 @@
 """Stand-ins for wandb, mlflow and trackio: what our sinks call, with the parameters that the real packages have.
 
-Where a real package is installed, `tests/trackers/test_real.py` runs the sinks against it and compares these signatures with its own.
+Where a real package is installed, `tests/tracking/test_real.py` runs the sinks against it and compares these signatures with its own.
 """
 
 import sys

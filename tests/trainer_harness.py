@@ -1,5 +1,6 @@
 """A small PPO run for tests: a random model, letters for tokens, a reward that counts a letter."""
 
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,21 +9,21 @@ from typing import Any
 import torch
 from tiny_models import VOCAB, tiny_model
 
+from rlvr.boost.optimizer import cosine_with_warmup
 from rlvr.boost.plugins import make_booster
-from rlvr.boost.schedule import cosine_with_warmup
-from rlvr.config import ParallelConfig
+from rlvr.config import Config, ParallelConfig, by_section, merge
 from rlvr.core.advantages import get_estimator
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.experience.experience import Experience
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.critic import Critic
 from rlvr.models.lora import apply_lora, copy_sharing
-from rlvr.models.lora_settings import LoraSettings
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.models.lora_config import LoraSettings
 from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.tracking import JsonlSink, Tracker
+from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.tracker import JsonlSink, Tracker
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import PPOTrainer
 
@@ -92,27 +93,29 @@ def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
 
 
 def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
-    """A trainer over fresh models that are the same each time. `changes` are its arguments, or plugin, family, lr, steps,
-    lora (settings: the models get adapters, and there is no initial model), shared (no critic: the actor gives values), sizes (of 3d: tp, pp, ...)."""
-    estimator = get_estimator((changes.get("experience_settings") or {}).get("estimator", "gae"))
+    """A trainer over fresh models that are the same each time. `changes` are its arguments, settings by their flags, or
+    plugin, family, lr, steps, precision, lora (settings: the models get adapters, and there is no initial model), shared (no
+    critic: the actor gives values), sizes (of 3d: tp, pp, ...)."""
+    known = {*inspect.signature(PPOTrainer).parameters, *Sampling.__dataclass_fields__}
+    settings = changes.pop("settings", {})
     c = SimpleNamespace(
         plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32", lora=None, shared=False, sizes={}
     )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
+    settings |= {name: changes.pop(name) for name in list(changes) if name not in known}
     actor, critic = make_roles(c.family, c.lora, c.shared)
-    has_critic = estimator.critic and not c.shared
+    has_critic = get_estimator(settings.get("estimator", "gae")).critic and not c.shared
     learned = [[p for p in role.parameters() if p.requires_grad] for role in (actor, critic)]
     optims = [torch.optim.AdamW(parameters, lr=c.lr, fused=True) for parameters in learned]
     parallel = ParallelConfig(plugin=c.plugin, mixed_precision=c.precision, **c.sizes)
-    clip = changes.get("grad_clip", 1.0)
+    clip = settings.get("grad_clip", 1.0)
     arguments: dict[str, Any] = {
         "kl_coef": 0.01,
         "train_batch_size": 16,
         "save_dir": folder,
         "max_new_tokens": 10,
-        "precision": c.precision,
-        "online": {"tracker": Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else [])},
+        "tracker": Tracker([JsonlSink(folder / "metrics.jsonl")] if folder else []),
         "reward_model": RLVRRewardModel([share_of_f], LetterTokenizer()),
         "initial_model": None if c.lora else tiny_model(c.family),
     } | changes
@@ -126,8 +129,14 @@ def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
         actor_lr_scheduler=cosine_with_warmup(optims[0], c.steps),
         critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps) if has_critic else None,
         tokenizer=LetterTokenizer(),
+        settings={"mixed_precision": c.precision, **settings},
         **arguments,
     )
+
+
+def settings_of(**flat: Any) -> Config:
+    """The defaults with these settings, named by their flags."""
+    return merge(Config(), by_section(flat))
 
 
 def make_roles(family: str, lora: LoraSettings | None, shared: bool) -> tuple[Actor, Critic]:
@@ -145,7 +154,7 @@ def weights(trainer: PPOTrainer) -> torch.Tensor:
     parts = []
     for role in (trainer.actor, trainer.critic):
         if role is not None:
-            with role.exact() as module:
+            with role.full_precision_weights() as module:
                 parts += [p.detach().flatten() for p in module.parameters()]
     return torch.cat(parts)
 

@@ -24,9 +24,9 @@ def main() -> None:
     if core := os.environ.get("BENCHMARK_CORE"):
         os.sched_setaffinity(0, {int(core)})  # what this process starts stays on it too
 
-    import rlvr.api
-    import rlvr.ray.train
+    from rlvr import api
     from rlvr.config import base_config
+    from rlvr.run import assembly
     from rlvr.trainer.callbacks import Callback
 
     class Report(Callback):
@@ -40,9 +40,9 @@ def main() -> None:
             side.phases = {k.removeprefix("time/"): metrics[k] for k in PHASES if k in metrics}
             side.done(tree_cpu_seconds=tree_cpu_s() - self.cpu, tokens=metrics["response/length_tokens"] * PROMPTS)
 
-    rlvr.api.Watch = rlvr.ray.train.Watch = Report  # type: ignore[misc,assignment]
+    assembly.Watch = Report  # type: ignore[misc,assignment]
     with tempfile.TemporaryDirectory() as folder:
-        rlvr.api.train(base_config(settings(work, Path(folder), where == "ray")))
+        api.train(base_config(settings(work, Path(folder), where == "ray")))
 
 
 def tree_cpu_s() -> float:

@@ -67,7 +67,7 @@ def make_trainer(work: Work, batch: int = PROMPTS, plugin: str = "ddp") -> tuple
     from rlvr.models.actor import Actor
     from rlvr.models.backbone import prepare
     from rlvr.models.critic import Critic
-    from rlvr.rewarding import RLVRRewardModel
+    from rlvr.scorers.rules import RLVRRewardModel
     from rlvr.trainer.ppo import PPOTrainer
 
     process = start(0, torch.get_num_threads())
@@ -81,10 +81,10 @@ def make_trainer(work: Work, batch: int = PROMPTS, plugin: str = "ddp") -> tuple
     trainer = PPOTrainer(
         booster(), None if critic is None else booster(), actor, critic, RLVRRewardModel([parity], Tokenizer()), reference,
         _optimizer(actor), None if critic is None else _optimizer(critic), None, None, Tokenizer(),
-        kl_coef=0.0 if grpo else 0.05, train_batch_size=batch // MINI_BATCHES, precision=work.precision,
-        num_generations=GROUP if grpo else 1, max_new_tokens=work.response_tokens,
+        kl_coef=0.0 if grpo else 0.05, train_batch_size=batch // MINI_BATCHES, max_new_tokens=work.response_tokens,
         # TRL's PPO takes the logprobs of generation as the old ones; its GRPO computes them anew.
-        experience_settings={"estimator": "grpo"} if grpo else {"old_logprobs": "sampled"},
+        settings={"mixed_precision": work.precision}
+        | ({"estimator": "grpo", "num_generations": GROUP} if grpo else {"old_logprobs": "sampled"}),
     )  # fmt: skip
     return trainer, _Loader(work, slice(process.rank, batch, process.world_size))
 
@@ -100,7 +100,7 @@ class _Loader:
         self.work, self.share = work, share
 
     def __iter__(self) -> Any:
-        from rlvr.data.problem import Problem
+        from rlvr.data.problems import Problem
         from rlvr.data.prompts import Prompt
 
         for iteration in range(10_000):

@@ -8,18 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from rlvr.config.catalog import Flag, catalog
-from rlvr.config.help import show
-from rlvr.config.run import TINY_SETTINGS, Config
-from rlvr.config.supervised import REWARD_TINY_SETTINGS, SFT_TINY_SETTINGS, RewardTrainingConfig, SFTConfig
-from rlvr.presets import PRESETS
-from rlvr.tools.commands import COMMANDS, named
-from rlvr.tools.parser import Parser
+from rlvr.cli.commands import COMMANDS
+from rlvr.cli.parser import Parser
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig
+from rlvr.config.catalog import Flag, catalog, show
+from rlvr.config.layers import OF_TINY
+from rlvr.config.presets import PRESETS
 
 TREES: Mapping[str, tuple[type, Mapping[str, Mapping[str, object]]]] = {
-    "train": (Config, TINY_SETTINGS),
-    "sft": (SFTConfig, SFT_TINY_SETTINGS),
-    "reward-model": (RewardTrainingConfig, REWARD_TINY_SETTINGS),
+    "train": (Config, OF_TINY[Config]),
+    "sft": (SFTConfig, OF_TINY[SFTConfig]),
+    "reward-model": (RewardTrainingConfig, OF_TINY[RewardTrainingConfig]),
 }
 TYPES = {"TEXT": "text", "N": "whole number", "X": "number", "BOOL": "yes, no or nothing", "": "switch"}
 HEAD = """---
@@ -140,8 +139,7 @@ def _other_commands() -> Iterator[str]:
     for name, command in COMMANDS.items():
         if name in TREES:
             continue
-        found = named(command.flags)
-        made = found if isinstance(found, type) else found()
+        made = command.flags_or_tree()
         if not isinstance(made, Parser):
             continue
         rows = list(_rows(made))

@@ -54,7 +54,7 @@ STEP = (
             Box(
                 "Problems become prompts",
                 "a template makes tokens of each, and says where answers stand",
-                ("rlvr.data.prompts:PromptLoader", "rlvr.conversation:Conversation"),
+                ("rlvr.data.prompts:PromptLoader", "rlvr.prompting.conversation:Conversation"),
             ),
             Box(
                 "Sample responses",
@@ -66,7 +66,7 @@ STEP = (
             Box(
                 "Score them",
                 "in processes that can be killed, while sampling goes on",
-                ("rlvr.rewarding:RLVRRewardModel", "rewards.grade:grade"),
+                ("rlvr.scorers.rules:RLVRRewardModel", "rewards.grade:grade"),
                 ("rules or reward model",),
                 "reward",
             ),
@@ -80,7 +80,7 @@ STEP = (
             Box(
                 "Rewards and advantages",
                 "score on the last token, less the divergence; then --estimator",
-                ("rlvr.core.rewards:token_rewards", "rlvr.core.advantages:get_estimator"),
+                ("rlvr.core.kl:token_rewards", "rlvr.core.advantages:get_estimator"),
                 (),
                 "score",
             ),
@@ -92,12 +92,12 @@ STEP = (
             Box(
                 "Mini-batches",
                 "advantages whitened over all processes; cut by length",
-                ("rlvr.experience.buffer:ExperienceBuffer",),
+                ("rlvr.experience.experience:ExperienceBuffer",),
             ),
             Box(
                 "Clipped losses, and a step",
                 "policy, value; each through its role's Booster",
-                ("rlvr.trainer.learning:policy_loss", "rlvr.trainer.learning:value_loss"),
+                ("rlvr.trainer.ppo_update:Learner", "rlvr.core.losses:aggregate"),
                 ("actor", "critic"),
                 "update",
             ),
@@ -109,7 +109,7 @@ STEP = (
             Box(
                 "Metrics, held-out accuracy, checkpoint",
                 "metrics.jsonl, samples.jsonl, and what --resume goes on from",
-                ("rlvr.trainer.summary:summarise", "rlvr.evaluation.evaluator:Evaluator"),
+                ("rlvr.experience.metrics:summarise", "rlvr.evaluation.evaluator:Evaluator"),
             ),
         ),
     ),

@@ -7,9 +7,9 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from rewards import export
-from rlvr.conversation import Conversation, choose_template
 from rlvr.data.readers import read_problems
 from rlvr.models.loading import load_causal_lm, load_tokenizer
+from rlvr.prompting.conversation import Conversation, choose_template
 
 
 def main(argv: list[str] | None = None) -> GRPOTrainer:

@@ -1,4 +1,4 @@
-"""What a reward function pays that it should not, and does not pay that it should: `audit(function)`.
+"""Audit a reward function: find answers that it pays and should not, or does not pay and should.
 
 >>> from rewards.audit import audit
 >>> def last_number(response, gold):
@@ -9,7 +9,6 @@
 """
 
 from rewards.audit.probes import PROBES, Probe
-from rewards.audit.report import Finding, Report
-from rewards.audit.run import audit, score_each
+from rewards.audit.run import Finding, Report, audit, score_each
 
 __all__ = ["PROBES", "Finding", "Probe", "Report", "audit", "score_each"]

@@ -1,19 +1,80 @@
-"""`audit`: try a reward function with every probe, and with the golds of a data set."""
+"""`audit`: try a reward function with every probe, and with the golds of a data set; `Report` holds the findings."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from rewards.audit.probes import PROBES, Probe, shorten
-from rewards.audit.report import Finding, Kind, Report
 from rewards.call import score
 from rewards.errors import UserError
 from rewards.outcome import Outcome, Score
 from rewards.registry import RewardFunction, resolve
 from rewards.sample import Sample
 from rewards.tags import Tags
+
+Kind = Literal["wrongly accepts", "wrongly rejects", "pays too much", "raises", "hangs", "bad gold"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One probe that the function failed.
+
+    Attributes:
+        kind: what it did.
+        category: of the probe; `gold` for a row of the data.
+        probe: the probe's name, or the row's place.
+        gold: the right answer.
+        text: the answer or response, shortened and in ASCII.
+        score: what was paid; None = nothing (does not apply, or failed).
+        detail: the exception, or what the score was measured against.
+    """
+
+    kind: Kind
+    category: str
+    probe: str
+    gold: str | None
+    text: str
+    score: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """An audit's result.
+
+    Attributes:
+        function: its name.
+        looks_at_answer: whether it pays a plainly right answer more than a plainly wrong one. Where it does not (rewards
+            for format or length), only exploits and robustness were tried, and nothing may be paid more than an honest
+            response.
+        right: score of a plainly right answer in the right format.
+        wrong: score of a plainly wrong one.
+        tried: probes by category.
+        findings: what it failed.
+    """
+
+    function: str
+    looks_at_answer: bool
+    right: float | None
+    wrong: float | None
+    tried: Mapping[str, int]
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """True where there are no findings."""
+        return not self.findings
+
+    def count(self, category: str) -> int:
+        """Findings of a category."""
+        return sum(finding.category == category for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "ok": self.ok}
+
 
 MAX_SECONDS = 5.0
 """A function that takes longer for one response hangs, as far as training is concerned."""
@@ -30,7 +91,7 @@ Scorer = Callable[[Sequence[Sample]], Sequence[Score]]
 
 @dataclass(frozen=True)
 class _Scale:
-    """What the function pays for a plainly right and a plainly wrong answer to a gold of 42."""
+    """The scores of a plainly right and a plainly wrong answer to a gold of 42."""
 
     right: float | None
     wrong: float | None
@@ -93,7 +154,7 @@ def score_each(function: RewardFunction, samples: Sequence[Sample]) -> list[Scor
         start = time.perf_counter()
         try:
             result = score(function, [sample])[0]
-        # Whatever a function raises is what the audit is here to find; its last words go into the report.
+        # Any exception is a finding: its text goes into the report.
         except Exception as error:
             result = Score(None, Outcome("error", message=f"{type(error).__name__}: {error}"))
         seconds = time.perf_counter() - start
@@ -140,7 +201,7 @@ def _in_tags(text: str, tags: Tags) -> str:
 
 
 def _judge(probe: Probe, result: Score, scale: _Scale) -> Finding | None:
-    """What the function did wrong with a probe, if anything."""
+    """The finding of a probe that the function failed; None if it passed."""
     if failure := _failure(result):
         return _finding(probe, *failure, score=None)
     value = result.value

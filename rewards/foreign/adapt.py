@@ -11,8 +11,7 @@ from typing import Any
 
 from rewards.errors import UserError
 from rewards.foreign import colossalai, openrlhf, trl, verl
-from rewards.foreign.common import required, takes_anything
-from rewards.foreign.detect import Peer, name_of, peer_of
+from rewards.foreign.signatures import Peer, name_of, peer_of, required, takes_anything
 
 _ADAPTERS: Mapping[Peer, Callable[..., Any]] = {
     "trl": trl.call,
@@ -49,7 +48,7 @@ def adapt(function: Callable[..., Any], options: Mapping[str, Any] | None = None
     adapted = partial(call, function, options)
     adapted.__name__ = name_of(function)  # type: ignore[attr-defined]
     adapted.__doc__ = function.__doc__
-    # Whoever sends it to another process sees where the function comes from.
+    # Sending it to another process (`pool.pickling`) needs the module that the function comes from.
     adapted.__module__ = getattr(function, "__module__", None) or type(function).__module__
     return adapted
 

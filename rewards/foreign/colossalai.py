@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.foreign.common import arguments, columns_of, unpacked
-from rewards.foreign.detect import name_of
+from rewards.foreign.signatures import arguments, columns_of, name_of, unpacked
 from rewards.outcome import Score
 from rewards.tags import NAMES, Tags
 

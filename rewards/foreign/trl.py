@@ -10,8 +10,7 @@ from itertools import chain
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.foreign.common import arguments, columns_of, required, settled, unpacked
-from rewards.foreign.detect import name_of
+from rewards.foreign.signatures import arguments, columns_of, name_of, required, settled, unpacked
 from rewards.outcome import Score
 
 GOLD_NAMES = ("solution", "answer", "ground_truth", "gold", "target", "label")
@@ -36,7 +35,7 @@ class Text(str):
         return Text(super().__getitem__(key) if self or not isinstance(key, int) else "", self.asked)
 
     def __iter__(self) -> Any:
-        # Whoever reads messages reads the first one; the rest goes at the speed of plain text.
+        # Code that reads messages reads the first one; the rest stays as fast as plain text.
         return chain([self[:1]] if self else [], str(self)[1:])
 
     def __add__(self, other: str) -> "Text":
@@ -57,7 +56,7 @@ class Text(str):
 
 
 class Log:
-    """What the function logs through `log_metric` and `log_extra`; numbers become components of the scores."""
+    """Collects what the function logs through `log_metric` and `log_extra`; numbers become components of the scores."""
 
     def __init__(self, count: int) -> None:
         self.components: list[dict[str, float]] = [{} for _ in range(count)]

@@ -1,7 +1,7 @@
 """`repetition_penalty_fn`: n-gram repetition penalty (arXiv 2502.03373, appendix C.2, as open-r1 has it)."""
 
 from rewards.errors import UserError
-from rewards.functions.lengths import check_number
+from rewards.functions.length import check_number
 from rewards.registry import reward_fn
 
 

@@ -1,28 +1,32 @@
-"""Whether two answers say the same: the rules for lists, tuples, sets, equations, units and approximations.
+"""Compare two syntax trees: the rules for lists, tuples, sets, equations, units and approximations.
 
 Every rule is about what an answer may leave out or write otherwise without saying something else. What no rule covers is
 different: nothing is paid for a doubt.
 """
 
-from rewards.maths.conditions import split
-from rewards.maths.equal import same_value, sign_of_infinity
 from rewards.maths.evaluate import exact
-from rewards.maths.intervals import NoSetError, same_set
-from rewards.maths.naming import all_named, as_tuples, named_part
-from rewards.maths.numeric import renew_budget
-from rewards.maths.realsets import is_plainly_a_set, real_set
-from rewards.maths.relations import named, same_inequality, same_relations
+from rewards.maths.limits import renew_budget
+from rewards.maths.relations import (
+    all_named,
+    as_tuples,
+    named,
+    named_part,
+    same_inequality,
+    same_relations,
+    split_conditions,
+)
+from rewards.maths.sets import NoSetError, is_plainly_a_set, real_set, same_set
 from rewards.maths.simplify import simplify, without_signs
 from rewards.maths.syntax import (
     COUNTED,
     UNNAMED,
-    Based,
+    BasedNumber,
     Group,
     Matrix,
-    Measured,
     Node,
     Number,
     Op,
+    Quantity,
     Relation,
     Symbol,
     Words,
@@ -32,7 +36,8 @@ from rewards.maths.syntax import (
 )
 from rewards.maths.values import renamed_parameter, same_expressions, same_family
 from rewards.maths.vectors import components, is_array
-from rewards.maths.words import number_word
+from rewards.maths.vocabulary import number_word
+from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 MAX_UNORDERED = 60
 _IDLE_WORDS = frozenset("the a an it is on in at".split())
@@ -40,10 +45,9 @@ _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinit
 
 
 def same_answer(answer: Node, gold: Node) -> bool:
-    """Whether an answer says what the gold says. Not symmetric: a gold in decimals allows for rounding.
+    """True where an answer means the same as the gold. Not symmetric: a gold in decimals allows for rounding.
 
-    Raises:
-        NoSetError: never; UndecidedError: never. Whatever can't be decided is not the same.
+    Raises nothing: two answers that can't be compared are not the same.
     """
     renew_budget()
     simple_answer, simple_gold = simplify(answer), simplify(gold)
@@ -54,8 +58,8 @@ def same_answer(answer: Node, gold: Node) -> bool:
 
 def _same_under_conditions(a: Node, g: Node) -> bool:
     """The answer may say where its parameters come from when the gold is silent, but nothing else than the gold."""
-    a, domains_a, bounds_a = split(a)
-    g, domains_g, bounds_g = split(g)
+    a, domains_a, bounds_a = split_conditions(a)
+    g, domains_g, bounds_g = split_conditions(g)
     if domains_a and domains_g and domains_a != domains_g:
         return False
     if bounds_g and not (len(bounds_a) == len(bounds_g) and _same_in_any_order(bounds_a, bounds_g)):
@@ -74,7 +78,7 @@ def _value_of(node: Node) -> Node:
 def _same(a: Node, g: Node) -> bool:
     if a == g:
         return True
-    if isinstance(a, Measured) or isinstance(g, Measured):
+    if isinstance(a, Quantity) or isinstance(g, Quantity):
         return _same_measured(a, g)
     if isinstance(a, Words) or isinstance(g, Words):
         return _same_words(a, g)
@@ -90,7 +94,7 @@ def _same(a: Node, g: Node) -> bool:
         return all(_same(part, g) for part in a.items)  # 1/2 or 0.5
     if isinstance(a, Group) or isinstance(g, Group):
         return _same_groups(a, g)
-    if isinstance(a, Based) or isinstance(g, Based):
+    if isinstance(a, BasedNumber) or isinstance(g, BasedNumber):
         return _same_numerals(a, g)
     return is_expression(a) and is_expression(g) and same_expressions(a, g)
 
@@ -99,13 +103,13 @@ def _same_measured(a: Node, g: Node) -> bool:
     """A unit that both name must be the same; a unit that only one names goes without saying."""
     units = [_unit(n) for n in (a, g)]
     if set(units) == {"degree", "radian"}:
-        angles = [n.value if isinstance(n, Measured) else n for n in (a, g)]
+        angles = [n.value if isinstance(n, Quantity) else n for n in (a, g)]
         return all(map(is_expression, angles)) and same_value(
             _in_degrees(angles[0], units[0]), _in_degrees(angles[1], units[1])
         )
     if all(units) and units[0] != units[1]:
         return False
-    values = [n.value if isinstance(n, Measured) else n for n in (a, g)]
+    values = [n.value if isinstance(n, Quantity) else n for n in (a, g)]
     if set(units) & {"percent", "degree"}:
         values = [
             Op(u, (v,)) if u in _OPERATIONS and not is_op(v, u) else v for u, v in zip(units, values, strict=True)
@@ -122,7 +126,7 @@ _OPERATIONS = ("percent", "degree")
 
 def _unit(node: Node) -> str:
     """The name of the unit; "" without one, or where words say what is counted."""
-    if isinstance(node, Measured):
+    if isinstance(node, Quantity):
         return "" if node.unit.startswith(COUNTED) else node.unit
     return next((name for name in _OPERATIONS if is_op(node, name)), "")
 
@@ -260,8 +264,8 @@ def _parameters_of(a: Group, g: Group) -> Group:
 
 def _same_numerals(a: Node, g: Node) -> bool:
     """The base may go without saying; another base is another answer."""
-    if isinstance(a, Based) and isinstance(g, Based):
+    if isinstance(a, BasedNumber) and isinstance(g, BasedNumber):
         return a.base == g.base and a.digits.lstrip("0") == g.digits.lstrip("0")
-    based, other = (a, g) if isinstance(a, Based) else (g, a)
+    based, other = (a, g) if isinstance(a, BasedNumber) else (g, a)
     digits = based.digits  # type: ignore[union-attr]
     return isinstance(other, Number) and other.places is None and digits.isdigit() and other.value == int(digits)

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 
-from rewards.maths.errors import UnreadableError
 from rewards.maths.lexer import Token
+from rewards.maths.limits import UnreadableError
 from rewards.maths.syntax import Node
 
 MAX_DEPTH = 50

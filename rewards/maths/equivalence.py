@@ -1,4 +1,4 @@
-"""Whether two answers say the same, in stages, cheapest first.
+"""`equivalent`: compare two answers in stages, cheapest first.
 
 1. text: alike but for spaces, case of words and LaTeX dress.
 2. number: both are plain numbers; exact.
@@ -13,21 +13,13 @@ import re
 from functools import lru_cache
 
 from rewards.maths import fallback
-from rewards.maths.choices import choice
 from rewards.maths.compare import same_answer
-from rewards.maths.dates import clock, date, same_clock, same_date
-from rewards.maths.errors import UnreadableError
-from rewards.maths.exact import parse_number
+from rewards.maths.limits import UnreadableError
+from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
+from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
-from rewards.maths.syntax import Measured, Node, is_expression, symbols
-from rewards.maths.text import canonical, tidy
-
-_CURRENCY = re.compile(r"[-+]?\s*\\?([$€£])\s*[\d.][\d.,]*(?:\s*(?:million|billion))?$|[-+]?[\d.][\d.,]*\s*\\?([$€£])$")
-_CURRENCIES = {"$": "dollar", "€": "euro", "£": "pound"}
-_UNIT_LETTER = re.compile(
-    r"(.*[\d)}])\s+((?:[msghlLNJWVAK]|(?:mm|cm|dm|km|m)\^\{?[23]\}?)(?:/(?:s|h|min|m|kg))?(?:\^\{?[23]\}?)?)"
-)
-"""A unit without \\text, which may as well be a variable: 5 m, 10 m/s."""
+from rewards.maths.syntax import Node, Quantity, is_expression, symbols
+from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
@@ -35,9 +27,12 @@ _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 
 
 def equivalent(answer: str, gold: str) -> tuple[bool, str]:
-    """Whether two answers say the same, and the stage that decided: text, number, time, choice, expression,
-    structure, fallback, undecided (nobody could tell in time), or none."""
-    answer, gold = tidy(answer), tidy(gold)
+    """Compare two answers; returns the verdict and the stage that decided.
+
+    The stage is text, number, time, choice, expression, structure, fallback, undecided (no verdict in time), empty, or
+    none (one of the two can't be read).
+    """
+    answer, gold = normalise(answer), normalise(gold)
     if not answer or not gold:
         return False, "empty"
     if answer.isdigit() and gold.isdigit() and answer.isascii() and gold.isascii():
@@ -57,14 +52,14 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
 
 
 def readable(text: str) -> bool:
-    """Whether a text can be read as mathematics or as plain words."""
-    text = tidy(text)
+    """True where a text can be read as mathematics or as plain words."""
+    text = normalise(text)
     return parse_number(text) is not None or tree(text) is not None
 
 
 def prepare(gold: str) -> None:
-    """Start what it takes to judge answers to this gold, if that is more than what is here."""
-    if fallback.applies(text := tidy(gold)) and not readable(text):
+    """Start the fallback process if answers to this gold will need it."""
+    if fallback.applies(text := normalise(gold)) and not readable(text):
         fallback.warm()
 
 
@@ -118,8 +113,8 @@ def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
     stage = "expression" if is_expression(left) and is_expression(right) else "structure"
     if same_answer(left, right):
         return True, stage
-    measured = _UNIT_LETTER.fullmatch(answer)
-    if measured and not symbols(right) and is_expression(right.value if isinstance(right, Measured) else right):
+    measured = UNIT_LETTER.fullmatch(answer)
+    if measured and not symbols(right) and is_expression(right.value if isinstance(right, Quantity) else right):
         left = tree(f"{measured[1]} \\text{{ {measured[2]}}}")
         return left is not None and same_answer(left, right), "structure"
     return False, stage
@@ -130,8 +125,8 @@ def tree(tidied: str) -> Node | None:
     """The syntax tree of a text, None if it has none."""
     if _ISO_DATE.fullmatch(tidied):
         return None  # 2020-01-05 is not 2014
-    currency = _CURRENCY.match(tidied)
+    currency = CURRENCY.match(tidied)
     try:
-        return Measured(parse(tidied), _CURRENCIES[currency[1] or currency[2]]) if currency else parse(tidied)
+        return Quantity(parse(tidied), CURRENCIES[currency[1] or currency[2]]) if currency else parse(tidied)
     except (UnreadableError, RecursionError):  # the caller may have used up most of the stack
         return None

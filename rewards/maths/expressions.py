@@ -1,16 +1,16 @@
-"""Expressions: sums, products, powers, single values."""
+"""The tighter levels of the grammar: sums, products, powers, single values, and the commands and functions of LaTeX."""
 
 from fractions import Fraction
 
 from rewards.maths.cursor import END
-from rewards.maths.errors import UnreadableError
-from rewards.maths.functions import NUMBER_SETS, Functions, divided
 from rewards.maths.lexer import Token
-from rewards.maths.numerals import read_number
-from rewards.maths.syntax import Group, Node, Number, Op, SetOp, Such, Symbol, is_op
+from rewards.maths.limits import UnreadableError
+from rewards.maths.numerals import FRACTIONS, Numerals, read_number
+from rewards.maths.syntax import Group, Node, Number, Op, SetBuilder, SetOp, Symbol, is_op
+from rewards.maths.vocabulary import CONSTANTS, DECORATIONS, FUNCTIONS, GREEK, NUMBER_SETS
 
 
-class Expressions(Functions):
+class Expressions(Numerals):
     """From sums down to single values."""
 
     def sum(self) -> Node:
@@ -54,7 +54,7 @@ class Expressions(Functions):
                 return _joined("mul", factors)
 
     def juxtaposed(self) -> bool:
-        """Whether what follows is multiplied without a sign."""
+        """True where the next factor is multiplied without a sign."""
         token = self.peek()
         if self.bare_union():
             return False
@@ -87,7 +87,7 @@ class Expressions(Functions):
 
     def set_difference(self, left: Node) -> bool:
         named = isinstance(left, Symbol) and left.name in NUMBER_SETS
-        is_set = named or isinstance(left, Such | SetOp) or (isinstance(left, Group) and bool(left.brackets))
+        is_set = named or isinstance(left, SetBuilder | SetOp) or (isinstance(left, Group) and bool(left.brackets))
         return is_set and self.at("op", "-") and self.peek(1).text == "\\{"
 
     def signed(self) -> Node:
@@ -171,7 +171,7 @@ class Expressions(Functions):
                 return node
 
     def argument(self) -> Node:
-        """What `^`, `\\frac` and `\\sqrt` take: a group in braces, or a single digit, letter or command."""
+        """The argument of `^`, `\\frac` or `\\sqrt`: a group in braces, or a single digit, letter or command."""
         if self.at("open", "{"):
             return self.braced()
         token = self.peek()
@@ -235,6 +235,101 @@ class Expressions(Functions):
             if depth == 0:
                 return
 
+    # Commands and functions.
+
+    def command(self, name: str) -> Node:
+        if name in FRACTIONS:
+            top = self.argument()
+            return divided(top, self.argument())
+        if name in ("binom", "dbinom", "tbinom"):
+            top = self.argument()
+            return Op("binom", (top, self.argument()))
+        if name in ("sqrt", "√"):
+            return self.root(whole=name == "√")
+        if name in FUNCTIONS:
+            return self.function(FUNCTIONS[name])
+        if name in CONSTANTS:
+            return Symbol(CONSTANTS[name])
+        if name in GREEK:
+            return Symbol(self.subscripted(name.removeprefix("var")))
+        if name in ("imath", "jmath"):
+            return Symbol(name[0])
+        if name in ("emptyset", "varnothing"):
+            return Group("{}", ())
+        if name in ("ldots", "dots", "cdots", "dotsc", "vdots", "dotsb"):
+            return Symbol("...")
+        if name in _SETS:
+            return Symbol(_SETS[name])
+        if name in ("overline", "bar"):
+            return _barred(self.argument())
+        if name in DECORATIONS:
+            return self.argument()
+        if name == "boxed":
+            return self.argument()
+        raise UnreadableError(f"\\{name}")
+
+    def root(self, whole: bool) -> Node:
+        """`whole`: of the number behind it, as √12 has it, not of its first digit, as \\sqrt12 has it."""
+        if self.accept("open", "["):
+            index = self.sum()
+            self.expect("close", "]")
+            return Op("pow", (self.argument(), divided(Number(Fraction(1)), index)))
+        if whole:
+            return Op("sqrt", (self.primary(),))
+        return Op("sqrt", (self.group() if self.at("open", "(") else self.argument(),))
+
+    def function(self, name: str) -> Node:
+        base = exponent = None
+        while self.at("op", "_", "^"):
+            if self.next().text == "_":
+                base = self.argument()
+            else:
+                exponent = self.argument()
+        if self.at("open", "(", "[", "{"):
+            inside = self.group()
+        elif self.at("op", "|"):
+            inside = self.absolute()
+        else:
+            inside = self.function_argument()
+        several = isinstance(inside, Group) and inside.brackets in ("()", "{}") and len(inside.items) > 1
+        arguments = inside.items if several else (inside,)  # type: ignore[union-attr]
+        if name == "log" and base is not None:
+            arguments = (*arguments, base)
+        if exponent == Number(Fraction(-1)) and not name.startswith("arc"):
+            return Op("arc" + name, arguments)
+        if name in ("min", "max") and all(isinstance(a, Number) for a in arguments):
+            raise UnreadableError("a choice among numbers, not a value")
+        node = Op(name, tuple(arguments))
+        return node if exponent is None else Op("pow", (node, exponent))
+
+    def function_argument(self) -> Node:
+        r"""The argument of a function without brackets: a product up to the next sign, bracket or function."""
+        self.deeper()
+        node = self.power() if not self.at("op", "-") else self.signed()
+        while self.peek().kind in ("symbol", "number") or (
+            self.peek().kind == "command"
+            and self.peek().text not in FUNCTIONS
+            and self.peek().text not in ("mod", "pmod")
+        ):
+            if self.at("number") and self.before().kind == "number":
+                break
+            node = Op("mul", (node, self.power()))
+        if self.at("op", "/") and self.peek(1).kind in ("number", "symbol") and not self.before().spaced:
+            self.next()
+            node = divided(node, self.power())
+        self.depth -= 1
+        return node
+
+    def absolute(self) -> Node:
+        self.deeper()
+        self.expect("op", "|")
+        self.bars += 1
+        inside = self.set_operation()
+        self.bars -= 1
+        self.expect("op", "|")
+        self.depth -= 1
+        return Op("abs", (inside,))
+
 
 def _negated(node: Node) -> Node:
     if isinstance(node, Number):
@@ -246,3 +341,28 @@ def _negated(node: Node) -> Node:
 
 def _joined(name: str, parts: list[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Op(name, tuple(parts))
+
+
+_SETS = {"reals": "R", "integers": "Z", "naturals": "N", "rationals": "Q", "complexes": "C"}
+
+
+def _barred(node: Node) -> Node:
+    """The complex conjugate; over capitals (a segment or a mean) only a name."""
+    named = (
+        isinstance(node, Op)
+        and node.name == "mul"
+        and all(isinstance(a, Symbol) and a.name.isupper() for a in node.args)
+    )
+    return node if named or isinstance(node, Number | Group) else Op("conj", (node,))
+
+
+def divided(top: Node, bottom: Node) -> Node:
+    if (
+        isinstance(top, Number)
+        and isinstance(bottom, Number)
+        and bottom.value
+        and top.places is None
+        and bottom.places is None
+    ):
+        return Number(top.value / bottom.value)
+    return Op("div", (top, bottom))

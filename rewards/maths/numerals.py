@@ -4,10 +4,10 @@ import re
 from fractions import Fraction
 
 from rewards.maths.cursor import Cursor
-from rewards.maths.errors import UnreadableError
 from rewards.maths.lexer import Token
-from rewards.maths.syntax import Based, Measured, Node, Number, Op, Words
-from rewards.maths.words import number_word
+from rewards.maths.limits import UnreadableError
+from rewards.maths.syntax import BasedNumber, Node, Number, Op, Quantity, Words
+from rewards.maths.vocabulary import number_word
 
 MAX_POWER_OF_TEN = 5000
 _SCALES = {"c": "celsius", "f": "fahrenheit", "celsius": "celsius", "fahrenheit": "fahrenheit"}
@@ -20,7 +20,7 @@ class Numerals(Cursor):
     def number(self) -> Node:
         text = self.next().text
         if "," in text and self.brackets:
-            return self.splitread_number(text)
+            return self.split_number(text)
         text = text.replace(",", "")
         if "." in text and (repeated := self.repeated_digits()):
             return repeating(text, repeated)
@@ -36,7 +36,7 @@ class Numerals(Cursor):
             return self.based(text)
         return self.mixed(read_number(text))
 
-    def splitread_number(self, text: str) -> Node:
+    def split_number(self, text: str) -> Node:
         """Within brackets a comma separates: (1,234) is a pair."""
         first, *rest = text.split(",")
         new = [t for part in rest for t in (Token("sep", ","), Token("number", part))]
@@ -63,7 +63,7 @@ class Numerals(Cursor):
         if isinstance(base, Words) and (spoken := number_word(base.text)) is not None:
             base = Number(Fraction(spoken))
         if isinstance(base, Number) and 2 <= base.value <= 36 and base.value.denominator == 1:
-            return Based(text, int(base.value))
+            return BasedNumber(text, int(base.value))
         raise UnreadableError("a numeral with a subscript that is no base")
 
     def mixed(self, whole: Number) -> Node:
@@ -101,7 +101,7 @@ class Numerals(Cursor):
         scale = self.peek().text.lower() if self.peek().kind in ("symbol", "word") else ""
         if scale in _SCALES and self.peek(1).kind != "op":
             self.next()
-            return Measured(base, _SCALES[scale])
+            return Quantity(base, _SCALES[scale])
         minutes = self.sixtieths("'", 60)
         seconds = self.sixtieths('"', 3600)
         parts = [base, *(p for p in (minutes, seconds) if p is not None)]

@@ -1,22 +1,36 @@
-r"""Tokens into a syntax tree: a recursive-descent parser with bounds on everything.
+r"""Tokens to a syntax tree: a recursive-descent parser with bounds on everything.
 
 >>> parse(r"3\frac{1}{2}")
 Number(value=Fraction(7, 2), places=None)
 >>> parse("x <= 2").ops
 ('<=',)
 
-The levels, loosest first: list - relation - set operation - ratio - sum - product - sign - power - primary.
+The levels, loosest first: list - relation - set operation - ratio (here) - sum - product - sign - power - single value
+(`expressions`) - number (`numerals`). Brackets, which hold lists again, are read here.
 """
 
 import re
 
 from rewards.maths.cursor import END
-from rewards.maths.errors import UnreadableError
-from rewards.maths.groups import Groups
-from rewards.maths.lexer import Token, tokens
-from rewards.maths.names import resolve_letters
-from rewards.maths.syntax import COUNTED, UNNAMED, Group, Measured, Node, Op, Relation, SetOp, Symbol, Words
-from rewards.maths.words import NEGATIONS, QUALIFIERS, unit_name
+from rewards.maths.expressions import Expressions
+from rewards.maths.lexer import Token, resolve_letters, tokens
+from rewards.maths.limits import UnreadableError
+from rewards.maths.syntax import (
+    COUNTED,
+    UNNAMED,
+    Group,
+    Matrix,
+    Node,
+    Op,
+    Quantity,
+    Relation,
+    SetBuilder,
+    SetOp,
+    Symbol,
+    Words,
+)
+from rewards.maths.units import unit_name
+from rewards.maths.vocabulary import NEGATIONS, QUALIFIERS
 
 _DENIED = re.compile(r"\b(?:not|never|wrong|incorrect|false|isn't|one of|any of|some of)\b")
 _EXCEPT = re.compile(r"(.+?)(?: \w)? (?:except|other than|but not|excluding)(?: for)?")
@@ -42,7 +56,7 @@ def parse(text: str) -> Node:
     Raises:
         UnreadableError: the text is no mathematics, is malformed, or goes beyond a bound.
     """
-    return _Parser(_joined_inequalities(resolve_letters(tokens(text)))).answer()
+    return Parser(_joined_inequalities(resolve_letters(tokens(text)))).answer()
 
 
 def _joined_inequalities(found: list[Token]) -> list[Token]:
@@ -56,7 +70,7 @@ def _joined_inequalities(found: list[Token]) -> list[Token]:
     return [t._replace(kind="sep", text="or") if place in unions else t for place, t in enumerate(found)]
 
 
-class _Parser(Groups):
+class Parser(Expressions):
     """The loosest levels: lists, the words around values, relations, set operations, ratios."""
 
     def answer(self) -> Node:
@@ -87,7 +101,7 @@ class _Parser(Groups):
 
     def _next_measure(self, last: Node) -> bool:
         """2 hours 30 minutes: a number straight behind a unit."""
-        return isinstance(last, Measured) and bool(last.unit) and self.at("number")
+        return isinstance(last, Quantity) and bool(last.unit) and self.at("number")
 
     def item(self) -> Node:
         """A relation or expression with the words around it."""
@@ -97,7 +111,7 @@ class _Parser(Groups):
         return self.with_words(self.relation())
 
     def skip_sentence_opening(self) -> None:
-        """A sign that says no more than that an answer follows: "= 5", "≈ 3.14", "+infinity"."""
+        """A sign that says only that an answer follows: "= 5", "≈ 3.14", "+infinity"."""
         if self.at("op", "+") and self.peek(1).kind == "command" and self.peek(1).text == "infty":
             self.next()
         if self.place == 0:
@@ -141,7 +155,7 @@ class _Parser(Groups):
         return ""
 
     def with_words(self, node: Node) -> Node:
-        """What words after a value say of it: a unit, what is counted, or when it holds."""
+        """A value with the words behind it: a unit, what is counted, or a condition."""
         words = self.run_of_words() or self.aside()
         if not words:
             return node
@@ -151,12 +165,12 @@ class _Parser(Groups):
             return node
         unit = unit_name(words)
         if unit:
-            return self.with_words(Measured(node, self.rest_of_unit(unit)))
+            return self.with_words(Quantity(node, self.rest_of_unit(unit)))
         if words == "to" and self.at("number"):
             return Op("ratio", (node, self.sum()))
         if not _restrained(words) or _MONTHS & set(words.lower().split()):
             raise UnreadableError(f"{words!r} beside a value")
-        return node if isinstance(node, Measured) else Measured(node, COUNTED + words.lower())
+        return node if isinstance(node, Quantity) else Quantity(node, COUNTED + words.lower())
 
     def rest_of_unit(self, unit: str) -> str:
         """A unit with its exponent, and what it is divided by."""
@@ -257,6 +271,108 @@ class _Parser(Groups):
             parts.append(self.sum())
         return Op("ratio", tuple(parts)) if len(parts) > 1 else parts[0]
 
+    # Brackets and environments.
+
+    def group(self) -> Node:
+        """Parentheses around an expression; a tuple, interval or set; floor and ceiling."""
+        opening = self.peek().text
+        if opening == "{":
+            return self.braced_set()
+        self.deeper()
+        self.next()
+        self.brackets += 1
+        bars, self.bars = self.bars, 0
+        empty = self.at("close")
+        node = Group("", ()) if empty else (self.set_builder() if opening == "\\{" else None) or self.items()
+        closing = self.expect("close").text
+        self.brackets -= 1
+        self.bars = bars
+        self.depth -= 1
+        return _closed(opening, node, closing)
+
+    def braced(self) -> Node:
+        self.deeper()
+        self.expect("open", "{")
+        self.brackets += 1
+        bars, self.bars = self.bars, 0
+        node = self.items()
+        self.expect("close", "}")
+        self.brackets -= 1
+        self.bars = bars
+        self.depth -= 1
+        return Group("{}", node.items) if isinstance(node, Group) and node.brackets == "" else node
+
+    def braced_set(self) -> Node:
+        """LaTeX braces group; models also write sets with them."""
+        start = self.place
+        self.place += 1
+        built = self.set_builder()
+        if built is not None and self.accept("close", "}"):
+            return built
+        self.place = start
+        return self.braced()
+
+    def set_builder(self) -> Node | None:
+        """x | condition, or x : condition; None where it is no such thing."""
+        if not self._bar_ahead():
+            return None
+        self.bars += 1
+        variable: Node = self.sum() if self.peek().text != "(" else self.group()
+        if self.accept("rel", "in"):
+            variable = Relation((variable, self.set_operation()), ("in",))
+        self.bars -= 1
+        if not (self.accept("op", "|") or self.accept("op", ":")):
+            raise UnreadableError("a set whose condition does not begin")
+        return SetBuilder(variable, self.items())
+
+    def _bar_ahead(self) -> bool:
+        """True where the set has a single bar or colon of its own, and the text before it does not begin with one."""
+        depth, bars = 0, 0
+        for place in range(self.place, len(self.tokens)):
+            token = self.tokens[place]
+            depth += (token.kind == "open") - (token.kind == "close")
+            if depth < 0:
+                break
+            bars += depth == 0 and token.kind == "op" and token.text in ("|", ":")
+        return bars % 2 == 1 and self.peek().text != "|"
+
+    def environment(self) -> Node:
+        self.deeper()
+        name = self.next().text
+        if name not in _MATRICES and name not in _SYSTEMS:
+            raise UnreadableError(f"environment {name}")
+        self.brackets += 1
+        rows: list[tuple[Node, ...]] = []
+        row: list[Node] = []
+        while not self.at("end_environment"):
+            if self.accept("sep", "\\\\"):
+                rows.append(tuple(row))
+                row = []
+            elif not self.accept("sep", "&", ",", ";"):
+                row.append(self.cell() if name in _SYSTEMS else self.relation())
+            if self.peek() is END:
+                raise UnreadableError("a matrix without end")
+        self.next()
+        self.brackets -= 1
+        self.depth -= 1
+        if row:
+            rows.append(tuple(row))
+        rows = [r for r in rows if r]
+        if not rows or len({len(r) for r in rows}) != 1:
+            raise UnreadableError("rows of different lengths")
+        if name in _SYSTEMS or (len(rows[0]) == 1 and all(isinstance(r[0], Relation) for r in rows)):
+            parts = [r[0] if len(r) == 1 else Group("()", r) for r in rows]
+            return parts[0] if len(parts) == 1 else Group("", tuple(parts))
+        return Matrix(tuple(rows))
+
+    def cell(self) -> Node:
+        """An equation, or a case with what it holds for: "x & if x > 0"."""
+        if self.at("word") and self.peek().text.lower() in ("if", "for", "when", "where"):
+            self.next()
+        if self.at("word"):
+            return Words(self.run_of_words().lower())
+        return self.relation()
+
 
 def named_set(words: str) -> Node | None:
     """ "all real numbers" and "no solution" as sets."""
@@ -267,13 +383,33 @@ def named_set(words: str) -> Node | None:
 
 
 def _excluded(items: Node) -> Node:
-    """What stands behind "all real numbers except"."""
+    """The numbers behind "all real numbers except"."""
     parts = items.items if isinstance(items, Group) and items.brackets in ("", "{}") else (items,)
     values = (p.sides[1] if isinstance(p, Relation) and p.ops == ("=",) else p for p in parts)
     return Group("{}", tuple(values))
 
 
 def _restrained(words: str) -> bool:
-    """Whether words beside a number leave it the plain statement of that number."""
+    """True where words beside a number do not change what is stated: no negation, comparison or further number."""
     found = re.findall(r"[\w'’-]+", words.lower().replace("’", "'"))
     return len(found) <= 12 and not any(w in NEGATIONS or w.endswith("n't") for w in found)
+
+
+_MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "smallmatrix", "array", "Bmatrix"})
+_SYSTEMS = frozenset({"cases", "aligned", "align", "gathered", "split"})
+_CLOSER = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
+
+
+def _closed(opening: str, node: Node, closing: str) -> Node:
+    if opening in ("lfloor", "lceil"):
+        return Op(opening.removeprefix("l"), (node,))
+    if isinstance(node, SetBuilder):
+        return node
+    plain = isinstance(node, Group) and node.brackets == ""
+    if opening == "\\{":
+        return Group("{}", node.items if plain else (node,))  # type: ignore[union-attr]
+    if plain:
+        return Group(opening + closing, node.items)  # type: ignore[union-attr]
+    if _CLOSER[opening] != closing:
+        raise UnreadableError("brackets that do not match")
+    return Group("[]", (node,)) if isinstance(node, Group | Relation) and opening == "[" else node

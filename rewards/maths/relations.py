@@ -1,13 +1,28 @@
-"""Whether two equations or inequalities say the same: by the value that they name, or as multiples of each other."""
+"""Equations and inequalities: the values that they give names, multiples of each other, and conditions on parameters."""
 
 from collections.abc import Callable
 from fractions import Fraction
 
-from rewards.maths.equal import same_value
 from rewards.maths.evaluate import exact
-from rewards.maths.simplify import is_name
-from rewards.maths.syntax import Node, Number, Op, Relation, Symbol, is_expression, rename, replaced, symbols
-from rewards.maths.words import FUNCTIONS
+from rewards.maths.syntax import (
+    COUNTED,
+    Group,
+    Node,
+    Number,
+    Op,
+    Quantity,
+    Relation,
+    SetBuilder,
+    Symbol,
+    Words,
+    is_expression,
+    is_name,
+    rename,
+    replaced,
+    symbols,
+)
+from rewards.maths.vocabulary import FUNCTIONS, NUMBER_SETS
+from rewards.maths.zero_testing import same_value
 
 Same = Callable[[Node, Node], bool]
 """The comparison of parts; handed in, because parts may be anything."""
@@ -68,7 +83,7 @@ def _is_equation_of_several(name: Node) -> bool:
 
 
 def named(node: Node) -> tuple[Node, Node] | None:
-    """What an equation names, and the value that it gives it."""
+    """The name that an equation defines, and its value; None for any other node."""
     if not isinstance(node, Relation) or len(node.sides) != 2 or node.ops[0] not in ("=", "in"):
         return None
     left, right = node.sides
@@ -122,7 +137,7 @@ def _same_equation(a: Node, g: Node) -> bool:
 
 
 def _monomial_factor(a: Node, g: Node) -> bool:
-    """Whether one is the other times a product of powers of the variables, as xy - 1 is x (y - 1/x)."""
+    """True where one is the other times a product of powers of the variables, as xy - 1 is x (y - 1/x)."""
     names = sorted(symbols(a) | symbols(g))
     if not (is_expression(a) and is_expression(g)) or symbols(a) != symbols(g) or not names:
         return False
@@ -186,3 +201,128 @@ def _solved_for_missing(a: Node, g: Relation) -> bool:
     zero = Number(Fraction(0))
     linear = same_value(Op("add", (at[2], Op("neg", (at[1],)))), slope) and not same_value(slope, zero)
     return linear and same_value(replaced(difference, name, a), zero)
+
+
+# Lists of named parts ("x = 3, y = 4", "5 apples and 3 pears"), and the tuples that are equal to them.
+
+
+def as_tuples(a: Node, g: Node) -> tuple[Node, Node] | None:
+    """ "x = 3, y = 4" and (3, 4), or (x, y) = (3, 4): both as tuples; None for anything else."""
+    if (spread := (_spread(a), _spread(g))) != (a, g):
+        return spread
+    for one, other in ((a, g), (g, a)):
+        if not (isinstance(one, Group) and one.brackets == "" and len(one.items) > 1 and all_named(one)):
+            continue
+        pairs = [pair for pair in map(named, one.items) if pair]
+        target = other.sides[0] if isinstance(other, Relation) and other.ops == ("=",) else None
+        if isinstance(target, Group) and isinstance(other, Relation):
+            if {n for n, _ in pairs} != set(target.items):
+                return None
+            pairs.sort(key=lambda pair: target.items.index(pair[0]))
+            other = other.sides[1]
+        elif all(isinstance(n, Symbol) and len(n.name) == 1 for n, _ in pairs):
+            pairs.sort(key=lambda pair: pair[0].name)  # type: ignore[union-attr]
+        if not (isinstance(other, Group) and other.brackets == "()"):
+            continue
+        values = Group("()", tuple(value for _, value in pairs))
+        return (values, other) if one is a else (other, values)
+    return None
+
+
+def _spread(node: Node) -> Node:
+    """ "(y, x) = (1, 2)" as "y = 1, x = 2", since x goes before y."""
+    match node:
+        case Relation((Group("()", names), Group("()", values)), ("=",)) if len(names) == len(values):
+            letters = [n.name for n in names if isinstance(n, Symbol)]
+            if letters != sorted(letters) and set(letters) <= {"x", "y", "z"}:
+                return Group("", tuple(Relation(pair, ("=",)) for pair in zip(names, values, strict=True)))
+    return node
+
+
+def all_named(group: Group) -> bool:
+    """True where every part has a name of its own."""
+    names = [pair[0] for pair in map(named_part, group.items) if pair]
+    return len(names) == len(group.items) == len(set(names))
+
+
+def named_part(node: Node) -> tuple[Node, Node] | None:
+    """Name and value of a part of a list: x = 5, or 5 apples."""
+    if isinstance(node, Quantity) and node.unit.startswith(COUNTED):
+        return Words(node.unit), node.value
+    return named(node)
+
+
+# Conditions of an answer: "k in Z", "n >= 1". An answer may add them where the gold has none, but not contradict it.
+
+
+_INEQUALITIES = frozenset({"<", "<=", ">", ">=", "!="})
+_COUNTERS = frozenset("k n m l j r".split())
+_NO_DOMAIN = frozenset({"R"})
+"""Every variable is real unless said otherwise."""
+
+Split = tuple[Node, frozenset[str], tuple[Node, ...]]
+"""The answer itself, the sets that its parameters come from, and the inequalities that hold for them."""
+
+
+def split_conditions(node: Node) -> Split:
+    """An answer without its conditions, and these."""
+    if isinstance(node, SetBuilder):
+        node = _written_out(node)
+    if not isinstance(node, Group) or node.brackets != "" or len(node.items) < 2:
+        return node, frozenset(), ()
+    values = [i for i in node.items if is_expression(i) or isinstance(i, Group) or _is_equation(i)]
+    free = frozenset().union(*(symbols(_value(v)) for v in values))
+    domains: set[str] = set()
+    bounds: list[Node] = []
+    kept: list[Node] = []
+    for item in node.items:
+        domain = _domain(item)
+        if domain and (symbols(item) - NUMBER_SETS <= free or domain in _NO_DOMAIN):
+            domains.add(domain)
+        elif _is_bound(item) and symbols(item) <= free:
+            bounds.append(item)
+        else:
+            kept.append(item)
+    if not kept or not (domains or bounds):
+        return node, frozenset(), ()
+    kernel = kept[0] if len(kept) == 1 else Group("", tuple(kept), node.joined_by_or)
+    counted = [b for b in bounds if _says_no_more_than_counting(b)]
+    return kernel, frozenset(domains - _NO_DOMAIN), tuple(b for b in bounds if b not in counted)
+
+
+def _written_out(node: SetBuilder) -> Node:
+    """{2k | k in Z} and {x | x = 2k, k in Z} as lists of the value and its conditions."""
+    conditions = node.condition.items if isinstance(node.condition, Group) else (node.condition,)
+    if isinstance(node.variable, Symbol):
+        equations = [
+            c for c in conditions if _is_equation(c) and isinstance(c, Relation) and c.sides[0] == node.variable
+        ]
+        return Group("", conditions) if equations and len(conditions) > 1 else node
+    return node if isinstance(node.variable, Relation) else Group("", (node.variable, *conditions))
+
+
+def _is_equation(node: Node) -> bool:
+    return isinstance(node, Relation) and node.ops == ("=",)
+
+
+def _value(node: Node) -> Node:
+    return node.sides[1] if isinstance(node, Relation) else node
+
+
+def _domain(node: Node) -> str:
+    """The Z of "k in Z"."""
+    if not (isinstance(node, Relation) and node.ops == ("in",) and isinstance(node.sides[1], Symbol)):
+        return ""
+    return node.sides[1].name if node.sides[1].name in NUMBER_SETS else ""
+
+
+def _is_bound(node: Node) -> bool:
+    return isinstance(node, Relation) and set(node.ops) <= _INEQUALITIES and all(map(is_expression, node.sides))
+
+
+def _says_no_more_than_counting(bound: Node) -> bool:
+    """n >= 1"""
+    match bound:
+        case Relation((Symbol(name), Number(start)), (">=" | ">",)):
+            return name in _COUNTERS and abs(start) <= 2
+    return False

@@ -5,22 +5,20 @@ from itertools import product
 from math import prod
 
 from rewards.maths.evaluate import exact
-from rewards.maths.rounding import approximate
 from rewards.maths.syntax import (
     COUNTED,
     Group,
-    Measured,
     Node,
     Number,
     Op,
+    Quantity,
     Relation,
-    SetOp,
-    Symbol,
-    Words,
     contains,
     is_expression,
+    is_name,
     symbols,
 )
+from rewards.maths.values import approximate
 from rewards.maths.vectors import folded
 
 MAX_SIGNS = 16
@@ -33,7 +31,7 @@ def simplify(node: Node) -> Node | None:
         if short is None:
             return None
         node = short
-    if isinstance(node, Measured):
+    if isinstance(node, Quantity):
         value = simplify(node.value)
         return None if value is None else _measured(value, node.unit)
     if isinstance(node, Group):
@@ -48,9 +46,9 @@ def simplify(node: Node) -> Node | None:
 def _written_once(node: Group) -> Node:
     """A bare list whose parts belong together: "x = 2, 3", "x != 1, 2", "2 hours 30 minutes"."""
     first, *rest = node.items
-    units = [i.unit for i in node.items if isinstance(i, Measured) and not i.unit.startswith(COUNTED)]
+    units = [i.unit for i in node.items if isinstance(i, Quantity) and not i.unit.startswith(COUNTED)]
     if 1 < len(units) == len(set(units)) == len(node.items):  # 2 hours and 30 minutes are one quantity
-        return Measured(Group("()", tuple(i.value for i in node.items if isinstance(i, Measured))), " ".join(units))
+        return Quantity(Group("()", tuple(i.value for i in node.items if isinstance(i, Quantity))), " ".join(units))
     if isinstance(first, Relation) and len(first.ops) == 1 and all(map(is_expression, rest)):
         if first.ops == ("=",) and is_name(first.sides[0]):
             return Group("", (first.sides[1], *rest), node.joined_by_or)
@@ -63,7 +61,7 @@ def _measured(value: Node, unit: str) -> Node:
     """The unit of the whole list is each part's: "5 and 7 meters" """
     if isinstance(value, Group) and value.brackets == "":
         return Group("", tuple(_measured(i, unit) for i in value.items), value.joined_by_or)
-    return Measured(value, unit)
+    return Quantity(value, unit)
 
 
 def _cut(node: Relation) -> Node | None:
@@ -89,7 +87,7 @@ def _cut(node: Relation) -> Node | None:
 
 
 def _is_approximation(rough: Node, node: Node) -> bool:
-    """Whether one number is the other rounded, or within one per cent of it; 3 ~ 5 says nothing."""
+    """True where one number is the other rounded, or within one per cent of it; 3 ~ 5 is not an approximation."""
     value, target = approximate(node), approximate(rough)
     if value is None or target is None:
         return True
@@ -135,26 +133,6 @@ def _signed(node: Node, upper: bool) -> Node:
             return Op(name, tuple(_signed(a, upper) for a in args))
         case Relation(sides, ops):
             return Relation(tuple(_signed(s, upper) for s in sides), ops)
-        case Measured(value, unit):
-            return Measured(_signed(value, upper), unit)
+        case Quantity(value, unit):
+            return Quantity(_signed(value, upper), unit)
     return node
-
-
-def is_name(node: Node) -> bool:
-    """x, x_1, f(x), AB, |AB|, NO/BO, (p, q, r), "maximum": letters that stand for something."""
-    match node:
-        case Symbol(name):
-            return name not in ("pi", "oo", "i")
-        case Words():
-            return True
-        case Op("call", _):
-            return True
-        case Op("mul" | "div" | "abs" | "ratio" | "conj" | "det", args):
-            return all(map(is_name, args))
-        case SetOp(_, left, right):
-            return is_name(left) and is_name(right)
-        case Group("()", items):
-            return all(isinstance(i, Symbol) for i in items)
-        case Measured(value, _):
-            return is_name(value)
-    return False

@@ -67,7 +67,7 @@ class SetOp:
 
 
 @dataclass(frozen=True, slots=True)
-class Such:
+class SetBuilder:
     """{variable | condition}."""
 
     variable: "Node"
@@ -82,7 +82,7 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Quantity:
     """A value with a unit, or with words that say what it counts."""
 
     value: "Node"
@@ -90,7 +90,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Based:
+class BasedNumber:
     """A numeral in a base, such as 2516_8."""
 
     digits: str
@@ -104,7 +104,7 @@ class Words:
     text: str
 
 
-Node: TypeAlias = Number | Symbol | Op | Relation | Group | SetOp | Such | Matrix | Measured | Based | Words
+Node: TypeAlias = Number | Symbol | Op | Relation | Group | SetOp | SetBuilder | Matrix | Quantity | BasedNumber | Words
 
 COUNTED = "~"
 """Before a unit that is no unit but says what is counted: 5 apples. It goes without saying."""
@@ -122,22 +122,22 @@ def children(node: Node) -> tuple[Node, ...]:
             return sides
         case Group(_, items, _):
             return items
-        case SetOp(_, left, right) | Such(left, right):
+        case SetOp(_, left, right) | SetBuilder(left, right):
             return (left, right)
         case Matrix(rows):
             return tuple(entry for row in rows for entry in row)
-        case Measured(value, _):
+        case Quantity(value, _):
             return (value,)
     return ()
 
 
 def is_expression(node: Node) -> bool:
-    """Whether a node has a value: numbers, symbols and operations all the way down."""
+    """True for a node with a value: numbers, symbols and operations all the way down."""
     return isinstance(node, Number | Symbol) or (isinstance(node, Op) and all(map(is_expression, node.args)))
 
 
 def is_op(node: Node, name: str) -> TypeGuard[Op]:
-    """Whether a node is the operation of this name."""
+    """True for the operation of this name."""
     return isinstance(node, Op) and node.name == name
 
 
@@ -161,12 +161,12 @@ def rename(node: Node, names: dict[str, str]) -> Node:
             return Group(brackets, tuple(rename(i, names) for i in items), either)
         case SetOp(name, left, right):
             return SetOp(name, rename(left, names), rename(right, names))
-        case Such(variable, condition):
-            return Such(rename(variable, names), rename(condition, names))
+        case SetBuilder(variable, condition):
+            return SetBuilder(rename(variable, names), rename(condition, names))
         case Matrix(rows):
             return Matrix(tuple(tuple(rename(e, names) for e in row) for row in rows))
-        case Measured(value, unit):
-            return Measured(rename(value, names), unit)
+        case Quantity(value, unit):
+            return Quantity(rename(value, names), unit)
     return node
 
 
@@ -178,5 +178,25 @@ def replaced(node: Node, name: str, value: Node) -> Node:
 
 
 def contains(node: Node, *names: str) -> bool:
-    """Whether an operation of one of these names stands anywhere in the node."""
+    """True where an operation of one of these names is anywhere in the node."""
     return (isinstance(node, Op) and node.name in names) or any(contains(c, *names) for c in children(node))
+
+
+def is_name(node: Node) -> bool:
+    """x, x_1, f(x), AB, |AB|, NO/BO, (p, q, r), "maximum": letters that stand for something."""
+    match node:
+        case Symbol(name):
+            return name not in ("pi", "oo", "i")
+        case Words():
+            return True
+        case Op("call", _):
+            return True
+        case Op("mul" | "div" | "abs" | "ratio" | "conj" | "det", args):
+            return all(map(is_name, args))
+        case SetOp(_, left, right):
+            return is_name(left) and is_name(right)
+        case Group("()", items):
+            return all(isinstance(i, Symbol) for i in items)
+        case Quantity(value, _):
+            return is_name(value)
+    return False

@@ -1,16 +1,21 @@
-"""Whether two values are the same: percentages, angles, ratios, roundings, and everything that can be computed."""
+"""Are two values the same, as answers? Percentages, angles, ratios, parameters, and rounding.
 
+A rounded number is right only where the gold itself is rounded, or differs by no more than floating-point error.
+"""
+
+import math
 from fractions import Fraction
 
-from rewards.maths.equal import same_value, sign_of_infinity
-from rewards.maths.evaluate import exact
-from rewards.maths.rounding import same_up_to_rounding
+from rewards.maths.evaluate import Evaluator, exact
+from rewards.maths.limits import UndecidedError
 from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_expression, is_op, rename, replaced, symbols
+from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 _PARAMETERS = frozenset("k n m l t c C s j r x K N".split())
 
 
 def same_expressions(a: Node, g: Node) -> bool:
+    """True where expression `a` is an answer to the gold `g`: equal, or equal as a percentage, angle, ratio or rounded."""
     if any(map(sign_of_infinity, (a, g))):
         return sign_of_infinity(a) == sign_of_infinity(g)
     if isinstance(a, Op) and isinstance(g, Op) and a.name == g.name == "ratio":
@@ -46,7 +51,7 @@ def _renamed_constants(a: Node, g: Node) -> Node:
 
 
 def same_family(a: Node, g: Node) -> bool:
-    """Whether two expressions in one whole number are the same set: pi/2 + k pi and -pi/2 + n pi."""
+    """True where two expressions in one whole number are the same set: pi/2 + k pi and -pi/2 + n pi."""
     names = symbols(a), symbols(g)
     if not (is_expression(a) and is_expression(g)) or any(len(n) != 1 for n in names):
         return False
@@ -93,3 +98,72 @@ def _same_angle(a: Node, g: Node) -> bool:
         return same_value(a, g)
     inner = [n.args[0] if is_op(n, "degree") else n for n in (a, g)]
     return same_expressions(inner[0], inner[1])
+
+
+# Rounding.
+
+
+_NOISE = Fraction(1, 10**11)
+_NOISE_DIGITS = 12
+
+
+def same_up_to_rounding(a: Node, g: Node) -> bool:
+    """True where the answer rounds to a decimal gold, or differs from the gold by floating-point error only.
+
+    A gold of 0.458 accepts 27/59. A gold of 1/3 does not accept 0.333: it can be written exactly. Two decimals of the
+    same length differ if they differ. A gold of fewer than three digits is taken literally.
+    """
+    if symbols(a) or symbols(g):
+        return False
+    value, target = approximate(a), approximate(g)
+    if value is None or target is None:
+        return False
+    if isinstance(g, Number) and g.places is not None and _rounds_to(a, value, g):
+        return True
+    # A whole number is meant exactly, however many nines there are.
+    return target.denominator != 1 and _is_float(a, value) and abs(value - target) <= _NOISE * abs(target)
+
+
+def _rounds_to(a: Node, value: Fraction, g: Number) -> bool:
+    places = g.places or 0
+    digits = significant_digits(g)
+    unit = Fraction(1, 10**places)
+    if isinstance(a, Number) and a.places is not None:
+        # A decimal answer with more digits than the gold.
+        return a.places > places and digits >= 4 and abs(value - g.value) <= unit / 2
+    if isinstance(a, Number) and a.value.denominator == 1:
+        return False  # a whole number is meant exactly
+    if abs(value - g.value) <= unit / 2:
+        return digits >= 2 or abs(value - g.value) <= unit / 20
+    return digits >= 3 and Fraction(math.trunc(value / unit)) * unit == g.value  # cut off rather than rounded
+
+
+def significant_digits(number: Number) -> int:
+    """The number of digits that a decimal was written with, without leading zeros."""
+    return len(str(abs(int(number.value * 10 ** (number.places or 0)))))
+
+
+def _is_float(node: Node, value: Fraction) -> bool:
+    """True for a number that can only come from floating point: many decimals, or a large power of two as denominator."""
+    if not isinstance(node, Number):
+        return False
+    if node.places is not None:
+        return significant_digits(node) >= _NOISE_DIGITS
+    bottom = value.denominator
+    return bottom > 2**30 and bottom & (bottom - 1) == 0
+
+
+def approximate(node: Node) -> Fraction | None:
+    """The real value of an expression to 40 digits; None if it has none."""
+    value = exact(node)
+    if value is not None:
+        return value
+    try:
+        evaluator = Evaluator({}, 160)
+        number = evaluator.real(evaluator.value(node))
+    except UndecidedError:
+        return None
+    if abs(int(evaluator.mp.mag(number or 1))) > 300:
+        return None
+    mantissa, exponent = evaluator.mp.frexp(number)
+    return Fraction(int(mantissa * 2**150), 2**150) * Fraction(2) ** int(exponent)

@@ -8,8 +8,8 @@ r"""Vectors and matrices: multiples and sums entry by entry, and i, j, k as unit
 from collections.abc import Callable
 from fractions import Fraction
 
-from rewards.maths.equal import same_value
 from rewards.maths.syntax import Group, Matrix, Node, Number, Op, Symbol, is_expression, rename, replaced, symbols
+from rewards.maths.zero_testing import same_value
 
 _AXES = ("i", "j", "k")
 

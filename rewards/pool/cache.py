@@ -23,7 +23,7 @@ class Cache:
         return len(self._scores)
 
     def key(self, function: int, sample: Sample) -> Hashable | None:
-        """What a score depends on; None where it may depend on more."""
+        """A key of everything that the score depends on; None where it may depend on more."""
         others = self._of.get(function)
         if others is None or (sample.columns and not others.isdisjoint(sample.columns)):
             return None
@@ -47,7 +47,7 @@ class Cache:
 
 
 def is_pure(function: RewardFunction) -> bool:
-    """Whether it asks for the response, the problem and its own options, and nothing else of the sample."""
+    """True for a function that asks for the response, the problem and its own options, and nothing else."""
     parameters = function.parameters
     kinds = {p.kind for p in parameters.values()}
     asks = set(parameters) - set(function.options)

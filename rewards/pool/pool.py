@@ -1,27 +1,25 @@
-"""`RewardPool`: scores samples in worker processes."""
+"""`RewardPool` scores samples in worker processes; `grade_many` grades many answers with it."""
 
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from types import TracebackType
 
 from rewards.errors import UserError
-from rewards.outcome import Score
+from rewards.grade import grade
+from rewards.outcome import Outcome, Score
 from rewards.pool.cache import Cache
-from rewards.pool.carry import pack
-from rewards.pool.engine import Engine
-from rewards.pool.ledger import Ledger, Limits, too_many_failures
-from rewards.pool.starting import Load
-from rewards.pool.work import FailureCount, Pending
+from rewards.pool.launch import WorkerSetup
+from rewards.pool.limits import Limits, default_workers
+from rewards.pool.pickling import pack
+from rewards.pool.scheduler import Scheduler
+from rewards.pool.submissions import FailureCount, Pending, Results, too_many_failures
 from rewards.registry import RewardFunction
 from rewards.sample import Sample
-
-
-def default_workers() -> int:
-    """One for each processor that this process may use but one, at least 1, at most 8."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(8, usable - 1))
+from rewards.tags import Tags
 
 
 class RewardPool:
@@ -62,10 +60,15 @@ class RewardPool:
         if len(set(names)) != len(names):
             raise UserError(f"reward functions named twice: {', '.join(names)}")
         self.limits = Limits(
-            default_workers() if workers is None else workers, timeout_s, max_failed_share, min_failures
+            default_workers() if workers is None else workers,
+            timeout_s,
+            memory_limit_bytes,
+            max_failed_share,
+            min_failures,
         )
-        _check(self.limits, memory_limit_bytes, cache_size)
-        self._load = Load(list(plugins), [pack(f, plugins) for f in self.functions], memory_limit_bytes)
+        if cache_size < 0:
+            raise UserError(f"RewardPool: cache_size is {cache_size!r}; it must be from 0")
+        self._setup = WorkerSetup(list(plugins), [pack(f, plugins) for f in self.functions], memory_limit_bytes)
         self._cache_size = cache_size
         self._failures = {name: FailureCount() for name in names}
         self._lock = threading.Lock()
@@ -74,16 +77,16 @@ class RewardPool:
 
     def _start(self) -> None:
         cache = Cache(self.functions, self._cache_size)
-        self._engine = Engine(self._load, Ledger(self.functions, self.limits, cache, self._failures))
+        self._scheduler = Scheduler(self._setup, Results(self.functions, self.limits, cache, self._failures))
         self._process = os.getpid()
-        self._finalizer = weakref.finalize(self, _stop, self._engine, self._process)
+        self._finalizer = weakref.finalize(self, _stop, self._scheduler, self._process)
 
     def _start_again(self) -> None:
         """In a fork of the process that made the pool, where its thread is not."""
         with self._lock:
             if self._process != os.getpid():
                 self._finalizer.detach()
-                self._engine.abandon()
+                self._scheduler.abandon()
                 self._start()
 
     @property
@@ -105,7 +108,7 @@ class RewardPool:
         if error := too_many_failures(self._failures, self.limits):
             raise error
         pending = Pending(samples, len(self.functions))
-        self._engine.inbox.put(pending)
+        self._scheduler.submissions.put(pending)
         return pending
 
     def score(self, samples: Sequence[Sample]) -> list[list[Score]]:
@@ -113,7 +116,7 @@ class RewardPool:
         return self.submit(samples).result()
 
     def close(self) -> None:
-        """End the workers. Whoever waits for scores gets a RuntimeError."""
+        """End the workers. Threads that wait for scores get a RuntimeError."""
         self._closed = True
         self._finalizer()
 
@@ -126,25 +129,52 @@ class RewardPool:
         self.close()
 
 
-def _stop(engine: Engine, process: int) -> None:
+def _stop(engine: Scheduler, process: int) -> None:
     if process == os.getpid():
         engine.stop()
 
 
-def _check(limits: Limits, memory_limit_bytes: int | None, cache_size: int) -> None:
-    for name, value, allowed in [
-        ("workers", limits.workers, limits.workers >= 1),
-        ("timeout_s", limits.timeout_s, limits.timeout_s > 0),
-        ("max_failed_share", limits.max_failed_share, 0 <= limits.max_failed_share <= 1),
-        ("min_failures", limits.min_failures, limits.min_failures >= 1),
-        ("memory_limit_bytes", memory_limit_bytes, memory_limit_bytes is None or memory_limit_bytes >= 2**20),
-        ("cache_size", cache_size, cache_size >= 0),
-    ]:
-        if not allowed:
-            least = {
-                "timeout_s": "more than 0",
-                "max_failed_share": "from 0 to 1",
-                "memory_limit_bytes": "from 2**20, or None",
-            }
-            floor = "from 0" if name == "cache_size" else "from 1"
-            raise UserError(f"RewardPool: {name} is {value!r}; it must be {least.get(name, floor)}")
+_BATCH, _MAX_BATCHES = 2000, 8
+
+
+def grade_pair(response: str, gold: str | None, tags: Tags | None) -> Outcome:
+    """`grade`, as a reward function."""
+    return grade(response, gold, tags=tags)
+
+
+def grade_many(
+    pairs: Iterable[tuple[str, str]], *, tags: Tags | None = None, workers: int | None = None, timeout_s: float = 10.0
+) -> list[Outcome]:
+    """`grade` each (response, gold), in parallel; outcomes in order.
+
+    Args:
+        pairs: read as it is graded; may be long.
+        tags: as in `grade`.
+        workers: processes (see `RewardPool`); 0: this process grades, without deadlines.
+        timeout_s: for each pair; one that takes longer is `timed_out`.
+
+    >>> [outcome.status for outcome in grade_many([("\\\\boxed{4}", "4"), ("5", "4")], workers=0)]
+    ['correct', 'wrong']
+    """
+    if workers is not None and workers < 0:
+        raise UserError(f"grade_many: workers is {workers}; it must be from 0")
+    rest = iter(pairs)
+    first = list(islice(rest, 2))
+    if workers == 0 or len(first) < 2:
+        return [grade(response, gold, tags=tags) for response, gold in chain(first, rest)]
+    samples = (Sample(response, gold, tags=tags) for response, gold in chain(first, rest))
+    function = RewardFunction("grade", grade_pair, "rewards.pool.pool:grade_pair")
+    outcomes: list[Outcome] = []
+    waiting: deque[Pending] = deque()
+    with RewardPool([function], workers=workers, timeout_s=timeout_s, max_failed_share=1.0) as pool:
+        while some := list(islice(samples, _BATCH)):
+            waiting.append(pool.submit(some))
+            if len(waiting) > _MAX_BATCHES:
+                outcomes += _outcomes(waiting.popleft())
+        while waiting:
+            outcomes += _outcomes(waiting.popleft())
+    return outcomes
+
+
+def _outcomes(pending: Pending) -> list[Outcome]:
+    return [score.outcome for score in pending.result()[0] if score.outcome is not None]

@@ -2,7 +2,8 @@
 
 ColossalAI's own `CpuAccelerator` raises on everything that has no meaning on a CPU (streams, device index, ...), so
 `LowLevelZeroPlugin` can't be built on it. Here those calls do what they mean where there is one device and no queue of
-work: nothing. `install()` makes it ColossalAI's accelerator and lets ZeRO's check of the device name pass.
+work: nothing. `install()` makes it ColossalAI's accelerator, lets ZeRO's check of the device name pass, and keeps Gemini's
+chunks where they are. (colossalai 0.5.0; `rlvr.boost.process` calls it before the process group is made.)
 """
 
 from contextlib import AbstractContextManager, nullcontext

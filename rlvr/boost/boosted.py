@@ -1,7 +1,8 @@
 """`Boosted`: one role's model, optimizer, schedule and Booster behind a handful of calls.
 
-Actor, critic and every supervised trainer use it. What differs between plugins (who clips, where the weights and their
-masters are) is known to the role's layout (`rlvr.boost.layout`).
+Actor, critic and every supervised trainer use it: `scoring` and `full_weights` while experience is collected, `learn` for
+each mini-batch, `training_state` at checkpoints. Plugins differ in who clips and in where weights and their masters are;
+the role's layout knows (`rlvr.boost.layout`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,17 +15,42 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from rlvr.boost.layouts import check_booster, layout_of
-from rlvr.boost.process import quiet
-from rlvr.boost.replica import Replica
+from rlvr.boost.layout import Layout
+from rlvr.boost.process import Replica, silence_libraries
+from rlvr.errors import UserError
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
 
 
+def check_booster(booster: "Booster") -> None:
+    """Raise `UserError` for a plugin of ColossalAI's that cuts models up and can't look inside ours."""
+    from colossalai.booster.plugin import HybridParallelPlugin
+
+    if isinstance(booster.plugin, HybridParallelPlugin) and not hasattr(booster.plugin, "make_layout"):
+        raise UserError(
+            "HybridParallelPlugin does not know our roles: give rlvr.boost.plugins.make_booster(ParallelConfig(plugin='3d', "
+            "tp=..., pp=...), device, grad_clip), whose plugin is one that does"
+        )
+
+
+def layout_of(booster: "Booster", model: Any, optimizer: Any) -> Layout:
+    """The layout that the Booster's plugin has given a role. Plugins of ours say so themselves."""
+    from colossalai.booster.plugin import LowLevelZeroPlugin
+
+    from rlvr.boost.zero import ZeroLayout
+
+    if hasattr(booster.plugin, "make_layout"):
+        return booster.plugin.make_layout(booster, model, optimizer)
+    kind = ZeroLayout if isinstance(booster.plugin, LowLevelZeroPlugin) else Layout
+    return kind(booster, model, optimizer)
+
+
 @dataclass(frozen=True)
 class Pass:
-    """A forward pass and the share of a loss that is formed from its output; called, it gives that share.
+    """A forward pass over a micro-batch, and the share of a loss that is formed from its output. Called, it gives that share.
+
+    Two parts, and not one function, because under pipeline parallelism the schedule makes the forward passes.
 
     Attributes:
         role: whose forward pass it is.
@@ -69,7 +95,7 @@ class Boosted:
         if isinstance(model, ModelWrapper):
             self.model, self.optimizer, self.lr_scheduler = model, optimizer, lr_scheduler
         else:
-            with quiet():
+            with silence_libraries():
                 self.model, self.optimizer, _, _, self.lr_scheduler = booster.boost(
                     model, optimizer, lr_scheduler=lr_scheduler
                 )
@@ -80,7 +106,7 @@ class Boosted:
 
     @property
     def unwrapped(self) -> Any:
-        """The module inside the plugin's wrapper. Its weights may be sharded: `whole` has them all."""
+        """The module inside the plugin's wrapper. Its weights may be sharded: `full_weights` has them all."""
         return self.layout.unwrapped
 
     @property
@@ -89,12 +115,12 @@ class Boosted:
 
     @property
     def replica(self) -> Replica:
-        """Which processes learn this role together."""
+        """The processes that learn this role together, seen from this one."""
         return self.layout.replica
 
     @property
     def reports(self) -> bool:
-        """Whether this process counts the losses of its replica."""
+        """True in the one process of a replica that counts its losses."""
         return self.layout.reports
 
     @property
@@ -117,6 +143,7 @@ class Boosted:
 
         The plugins average gradients over replicas; their number undoes that, so that the sum remains.
         """
+        # Not an average of averages: replicas may hold different numbers of tokens (`rlvr.core.losses.aggregate`).
         self.booster.backward(loss * self.replica.count, self.optimizer)
 
     @contextmanager
@@ -132,7 +159,7 @@ class Boosted:
         self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"))
         if self.lr_scheduler is not None:
             self.lr_scheduler.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad()  # to None: between steps gradients take no memory
         return self.grad_norm
 
     def learn(self, losses: Sequence[Callable[[], Tensor]]) -> float:
@@ -154,28 +181,29 @@ class Boosted:
         self.model.to(device)
         return self
 
-    def whole(self) -> AbstractContextManager[Any]:
+    def full_weights(self) -> AbstractContextManager[Any]:
         """Within the block: the plain module with the whole weights, in the run's precision or better, which each process
         may run by itself (generation ends at another length in each). Collective to enter, unless it is open already.
         """
-        return self.layout.whole()
+        return self.layout.full_weights()
 
     def scoring(self) -> AbstractContextManager[Callable[..., Any]]:
         """Within the block: a function like `forward`, for passes without gradients over this process's own samples.
         Collective to enter, and each pass too: all processes make the same number."""
         return self.layout.scoring(self.forward)
 
-    def exact(self) -> AbstractContextManager[Any]:
+    def full_precision_weights(self) -> AbstractContextManager[Any]:
         """Within the block: the plain module with the whole weights as precise as they are, for rank 0 to save. Collective
         to enter."""
-        return self.layout.exact()
+        return self.layout.full_precision_weights()
 
     def shapes(self) -> dict[str, torch.Size]:
-        """Sizes of the weights and buffers that `load_weights` wants, by name."""
+        """Sizes of the weights and buffers that `load_weights` takes, by name."""
         return self.layout.shapes()
 
     def training_state(self) -> dict[str, Any]:
-        """What `load_training_state` needs to go on bit for bit, gathered from all ranks for rank 0; collective.
+        """Optimizer, master weights and schedule, gathered from all ranks for rank 0: with them and the weights, training goes
+        on bit for bit. Collective.
 
         Holds full tensors under parameter indices, so it fits any number of ranks and any data-parallel plugin.
         """

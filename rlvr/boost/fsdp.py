@@ -13,18 +13,154 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from colossalai.booster.plugin.dp_plugin_base import DPPluginBase
+from colossalai.checkpoint_io import GeneralCheckpointIO
+from colossalai.checkpoint_io.utils import load_state_dict, save_state_dict
 from colossalai.interface import ModelWrapper, OptimizerWrapper
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from rlvr.boost.fsdp_io import FsdpCheckpointIO
-from rlvr.boost.fsdp_layout import FsdpLayout
-from rlvr.boost.fsdp_state import MixedPrecisionPolicy, fully_shard
-from rlvr.boost.twin import Twin
+from rlvr.boost.layout import MetaCopy, ShardedLayout
 from rlvr.errors import UserError
 
+try:
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+except ImportError:  # torch 2.5
+    from torch.distributed._composable.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+
 _DTYPES = {"fp32": None, "bf16": torch.bfloat16}
+
+
+def whole_parameters(module: nn.Module, dtype: torch.dtype | None = None) -> Iterator[tuple[str, Tensor]]:
+    """Name and whole tensor of each parameter, one after the other, cast before they are exchanged. Collective."""
+    _reshard(module)
+    for name, p in module.named_parameters():
+        shard: Any = p.detach()
+        yield name, (shard if dtype is None else shard.to(dtype)).full_tensor()
+
+
+def set_parameters(module: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Take over whole tensors for some or all of the parameters."""
+    _reshard(module)
+    own: dict[str, Any] = dict(module.named_parameters())
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            own[name].to_local().copy_(_part(tensor, own[name]))
+
+
+def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer's state dict with whole tensors in main memory, in rank 0; elsewhere without them. Collective."""
+    state = optimizer.state_dict()
+    is_main = dist.get_rank() == 0
+    whole: dict[int, dict[str, Any]] = {}
+    for index, of_parameter in state["state"].items():
+        full = {k: v.full_tensor() if isinstance(v, DTensor) else v for k, v in of_parameter.items()}
+        if is_main:
+            whole[index] = {k: v.cpu() if isinstance(v, Tensor) else v for k, v in full.items()}
+    return {"state": whole, "param_groups": state["param_groups"]}
+
+
+def set_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take over a state dict with whole tensors."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    shards = {
+        index: {k: _shard(v, parameters[index]) for k, v in of_parameter.items()}
+        for index, of_parameter in state["state"].items()
+    }
+    optimizer.load_state_dict({"state": shards, "param_groups": state["param_groups"]})
+
+
+def _shard(value: Any, parameter: Any) -> Any:
+    """A value that is as large as the parameter, cut as it is; any other (a step count) as it comes."""
+    if not isinstance(value, Tensor) or value.shape != parameter.shape:
+        return value
+    own = _part(value, parameter).to(parameter.device).clone()
+    return DTensor.from_local(
+        own, parameter.device_mesh, parameter.placements, run_check=False, shape=value.shape, stride=parameter.stride()
+    )
+
+
+def _part(whole: Tensor, parameter: Any) -> Tensor:
+    """This process's share of a whole tensor: `torch.chunk` along the first dimension, of which the last may be empty."""
+    size = -(-whole.size(0) // dist.get_world_size())
+    return whole.narrow(0, min(dist.get_rank() * size, whole.size(0)), parameter.to_local().size(0))
+
+
+def _reshard(module: nn.Module) -> None:
+    """Make the parameters shards again: a forward pass without a backward pass leaves the outermost unit's weights whole, and
+    its parameters are then copies."""
+    for unit in module.modules():
+        if isinstance(unit, FSDPModule):
+            unit.reshard()
+
+
+class FsdpCheckpointIO(GeneralCheckpointIO):
+    """`Booster.save_model` and its relatives: single files with whole tensors. (rlvr's own checkpoints go through the layout.)
+
+    Rank 0 writes what all gather; every process reads the file and keeps its part. Files fit any number of processes, and
+    those of a model fit the module without plugin.
+    """
+
+    def save_unsharded_model(
+        self, model: nn.Module, checkpoint: str, gather_dtensor: bool, use_safetensors: bool, use_async: bool = False
+    ) -> None:
+        is_main = dist.get_rank() == 0
+        whole = {name: tensor.cpu() for name, tensor in whole_parameters(model) if is_main}
+        if is_main:
+            save_state_dict(whole, checkpoint, use_safetensors)
+
+    def load_unsharded_model(
+        self, model: nn.Module, checkpoint: str, strict: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        given = load_state_dict(checkpoint)
+        own = dict(model.named_parameters())
+        if strict and (wrong := sorted(name for name in own if name not in given)):
+            raise UserError(f"{checkpoint} holds another model: it lacks {', '.join(wrong[:3])}")
+        set_parameters(model, {name: given[name] for name in own if name in given})
+
+    def save_unsharded_optimizer(
+        self, optimizer: Any, checkpoint: str, gather_dtensor: bool, use_async: bool = False
+    ) -> None:
+        whole = whole_optimizer_state(optimizer.optim)
+        if dist.get_rank() == 0:
+            torch.save(whole, checkpoint)
+
+    def load_unsharded_optimizer(self, optimizer: Any, checkpoint: str, *args: Any, **kwargs: Any) -> None:
+        set_optimizer_state(optimizer.optim, torch.load(checkpoint, map_location="cpu", weights_only=True))
+
+    def save_sharded_model(self, *args: Any, **kwargs: Any) -> None:
+        """Not under FSDP.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("under FSDP models and optimizers are saved as one file: give shard=False")
+
+    save_sharded_optimizer = save_sharded_model
+
+
+class FsdpLayout(ShardedLayout):
+    """For `FsdpPlugin`: weights, gradients and optimizer state are sharded over all processes. The sharded weights are as precise as they came, so there are no other masters."""
+
+    def gather(self, exact: bool) -> Iterator[tuple[str, Tensor]]:
+        return whole_parameters(self.unwrapped, None if exact else self.model.dtype)
+
+    def scatter(self, weights: dict[str, Tensor]) -> None:
+        set_parameters(self.unwrapped, weights)
+
+    def optimizer_state(self) -> dict[str, Any]:
+        return whole_optimizer_state(self.optimizer.optim)
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        set_optimizer_state(self.optimizer.optim, state)
+
+    def load_masters(self, masters: list[Tensor]) -> None:
+        names = {id(p): name for name, p in self.unwrapped.named_parameters()}
+        learned = [p for group in self.optimizer.param_groups for p in group["params"]]
+        with torch.no_grad():
+            self.scatter({names[id(p)]: given for p, given in zip(learned, masters, strict=True)})
 
 
 class FsdpModel(ModelWrapper):
@@ -32,18 +168,18 @@ class FsdpModel(ModelWrapper):
 
     Args:
         module: sharded.
-        twin: of the module as it was.
+        meta_copy: of the module as it was.
         dtype: of the weights in forward passes; None = as they are.
     """
 
-    def __init__(self, module: nn.Module, twin: Twin, dtype: torch.dtype | None) -> None:
+    def __init__(self, module: nn.Module, meta_copy: MetaCopy, dtype: torch.dtype | None) -> None:
         super().__init__(module)
-        # In a tuple, or the twin would count as a part of this module.
-        self._beside, self.dtype = (twin,), dtype
+        # In a tuple, or the copy would count as a part of this module.
+        self._meta_copy_holder, self.dtype = (meta_copy,), dtype
 
     @property
-    def twin(self) -> Twin:
-        return self._beside[0]
+    def meta_copy(self) -> MetaCopy:
+        return self._meta_copy_holder[0]
 
 
 class FsdpOptimizer(OptimizerWrapper):
@@ -98,7 +234,7 @@ class FsdpPlugin(DPPluginBase):
         """Shard the model in place, and give the optimizer (in place, too) the shards of its parameters."""
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         model.to(kind if kind == "cpu" else torch.device(kind, torch.cuda.current_device()))
-        twin = Twin(model)
+        meta_copy = MetaCopy(model)
         names = {id(p): name for name, p in model.named_parameters()}
         mesh = init_device_mesh(kind, (dist.get_world_size(),))
         reduce = torch.float32 if self.dtype is not None else None
@@ -111,10 +247,10 @@ class FsdpPlugin(DPPluginBase):
             for group in optimizer.param_groups:
                 group["params"] = [sharded[names[id(p)]] for p in group["params"]]
             optimizer = FsdpOptimizer(optimizer)
-        return FsdpModel(model, twin, self.dtype), optimizer, criterion, dataloader, lr_scheduler
+        return FsdpModel(model, meta_copy, self.dtype), optimizer, criterion, dataloader, lr_scheduler
 
     def make_layout(self, booster: Any, model: FsdpModel, optimizer: Any) -> FsdpLayout:
-        return FsdpLayout(booster, model, optimizer, model.twin)
+        return FsdpLayout(booster, model, optimizer, model.meta_copy)
 
     @contextmanager
     def no_sync(self, model: nn.Module, optimizer: OptimizerWrapper | None = None) -> Iterator[None]:

@@ -1,5 +1,9 @@
 """The plugin `3d`: ColossalAI's HybridParallelPlugin for a role of ours, whose transformers model it cuts up inside.
 
+The plugin, and the sharding policy that it chooses. What it refuses to cut up: `rlvr.boost.hybrid_check`. Which process ends
+up with which part of the weights: `rlvr.boost.hybrid_layout`.
+
+
 Tensor parallelism cuts matrices among processes; pipeline parallelism lays the layers out in stages; sequence parallelism
 divides the tokens of a sequence. Source: Shoeybi et al., "Megatron-LM", arXiv:1909.08053; Narayanan et al., "PipeDream-2BW",
 arXiv:2006.09503 (1F1B); Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509 (all_to_all).
@@ -19,9 +23,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rlvr.boost.hybrid_check import OTHERWISE, check_role
-from rlvr.boost.hybrid_layout import HybridLayout
-from rlvr.boost.pipeline import RaggedSchedule
-from rlvr.boost.twin import Twin
+from rlvr.boost.hybrid_layout import HybridLayout, RaggedSchedule
+from rlvr.boost.layout import MetaCopy
 from rlvr.config import ParallelConfig
 from rlvr.errors import UserError
 from rlvr.models.backbone import model_inputs
@@ -73,9 +76,9 @@ class HybridRolePlugin(HybridParallelPlugin):
         """
         role: Any = model
         check_role(role, self.tp_size, self.pp_size, self.sp_size)
-        twin = Twin(role)
+        meta_copy = MetaCopy(role)
         self.custom_policy = make_policy(role.decoder, role.pretrained)
-        role.stop_packing()
+        role.keep_padding()
         if self.tp_size > 1 and role.pretrained is not role.decoder:
             words = role.pretrained.get_output_embeddings().weight.size(0)
             role.gather_head = partial(_gather_head, self.tp_group, words)
@@ -85,20 +88,20 @@ class HybridRolePlugin(HybridParallelPlugin):
         is_last = self.stage_manager is None or self.stage_manager.is_last_stage()
         stage = Stage(role, is_last, self.sp_group.size() if self.enable_sequence_parallelism else 1)
         boosted, *rest = super().configure(stage, optimizer, criterion, dataloader, lr_scheduler)
-        boosted.beside = (twin,)  # in a tuple, or the twin would count as a part of the model
+        boosted.meta_copy_holder = (meta_copy,)  # in a tuple, or the copy would count as a part of the model
         return boosted, *rest
 
     def make_layout(self, booster: Any, model: Any, optimizer: Any) -> HybridLayout:
-        """See `rlvr.boost.layouts`."""
-        return HybridLayout(booster, model, optimizer, model.beside[0])
+        """The layout of a role that this plugin has boosted (`rlvr.boost.boosted.layout_of`)."""
+        return HybridLayout(booster, model, optimizer, model.meta_copy_holder[0])
 
 
 class Stage(nn.Module):
-    """What a process holds of a role: all of it, or a stage of its pipeline.
+    """A process's part of a role: all of it, or a stage of its pipeline.
 
     Args:
         role: an `Actor` or a `Critic`, which ColossalAI cuts up inside.
-        is_last: whether the role's head is here.
+        is_last: true where the role's head is.
         multiple: that the number of columns of a batch is padded to, for sequence parallelism; 1 without.
     """
 

@@ -1,4 +1,6 @@
-"""What the plugin `3d` needs: of the installation, of the settings, of a role. Loads no ColossalAI."""
+"""Refusals of `--plugin 3d`: versions, sizes and models with which ColossalAI's tensor and pipeline parallelism does not
+work, or was not tested here. Free of ColossalAI, whose import takes seconds, because settings are checked with it.
+"""
 
 import os
 from importlib.metadata import version

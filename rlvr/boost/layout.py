@@ -1,19 +1,20 @@
-"""What differs between plugins: which process holds which part of the weights, the gradients and the optimizer's state.
+"""`Layout`: which process holds which part of a role's weights, gradients and optimizer state under its plugin.
 
-`Layout` is the plain case, in which every process holds everything (DDP); a plugin that shards has a subclass. `Boosted`
-asks its layout and knows no plugin by name.
+`Layout` itself is the plain case, in which every process holds everything (DDP); a plugin that shards has a subclass:
+`ShardedLayout` where no process holds all weights, which fills a `MetaCopy` of the model when they are wanted whole.
+`Boosted` asks its layout and knows no plugin by name.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlvr.boost.replica import Replica, replica_of
-from rlvr.boost.twin import Twin
+from rlvr.boost.process import Replica, replica_of
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
@@ -42,17 +43,17 @@ class Layout:
 
     @property
     def replica(self) -> Replica:
-        """Which processes learn one copy of the model together: each by itself, unless the model is cut up."""
+        """The processes that learn one copy of the model together: each by itself, unless the model is cut up."""
         return replica_of()
 
     @property
     def reports(self) -> bool:
-        """Whether this process counts the losses of its replica: one does."""
+        """True in the one process of a replica that counts its losses."""
         return True
 
     @property
     def can_skip_sync(self) -> bool:
-        """Whether gradients can be accumulated without synchronising ranks."""
+        """True if gradients can be accumulated without synchronising ranks."""
         return self.booster.plugin.support_no_sync()
 
     def accumulate(self, losses: Sequence[Any], each: Callable[[Sequence[Any]], None]) -> None:
@@ -72,12 +73,12 @@ class Layout:
         return norm
 
     @contextmanager
-    def whole(self) -> Iterator[nn.Module]:
+    def full_weights(self) -> Iterator[nn.Module]:
         """The module with the whole weights, in every process, to be run by each without the others. Collective."""
         yield self.unwrapped
 
     @contextmanager
-    def exact(self) -> Iterator[nn.Module]:
+    def full_precision_weights(self) -> Iterator[nn.Module]:
         """The module with the whole weights as precise as they are, in rank 0, to be saved. Collective."""
         yield self.unwrapped
 
@@ -114,18 +115,83 @@ class Layout:
                 own.copy_(given)
 
 
+class MetaCopy:
+    """A copy of the modules whose parameters are on torch's meta device, without storage, and whose buffers are the same
+    tensors. It can be filled with weights for a while.
+
+    Args:
+        module: with all of its weights, before a plugin has changed it.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        memo: dict[int, Any] = {id(buffer): buffer for buffer in module.buffers()}
+        memo |= {id(p): nn.Parameter(p.detach().to("meta"), requires_grad=False) for p in module.parameters()}
+        self.module = deepcopy(module, memo)
+        # Tied weights are one parameter in several places.
+        names = {id(p): name for name, p in self.module.named_parameters()}
+        self._places = [
+            (owner, key, names[id(p)])
+            for owner in self.module.modules()
+            for key, p in owner._parameters.items()
+            if p is not None
+        ]
+        self._shapes = {name: p.shape for name, p in self.module.named_parameters()}
+        self._depth = 0
+
+    def shape(self, name: str) -> torch.Size:
+        """Size of a parameter."""
+        return self._shapes[name]
+
+    @property
+    def in_use(self) -> bool:
+        """True while it holds weights."""
+        return self._depth > 0
+
+    @contextmanager
+    def filled(self, weights: Iterable[tuple[str, Tensor]], original: nn.Module) -> Iterator[nn.Module]:
+        """The module, with these weights and with the settings that `original` has now. Weights are read if it is not
+        filled already."""
+        if self._depth == 0:
+            self._take_over(original)
+            self._set({name: nn.Parameter(tensor, requires_grad=False) for name, tensor in weights})
+        self._depth += 1
+        try:
+            yield self.module
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self._set(
+                    {
+                        name: nn.Parameter(p.to("meta"), requires_grad=False)
+                        for name, p in self.module.named_parameters()
+                    }
+                )
+
+    def _set(self, parameters: dict[str, nn.Parameter]) -> None:
+        for owner, key, name in self._places:
+            owner._parameters[key] = parameters[name]
+
+    def _take_over(self, original: nn.Module) -> None:
+        """Numbers and statistics that trainers have set on the module; torch's own attributes begin with an underscore."""
+        for name, value in vars(original).items():
+            if not name.startswith("_") and not isinstance(value, nn.Module | Tensor):
+                setattr(self.module, name, value)
+        for own, buffer in zip(self.module.buffers(), original.buffers(), strict=True):
+            own.data = buffer.data
+
+
 class ShardedLayout(Layout):
-    """No process holds all weights. What wants them whole gets a twin: the same modules without the plugin, filled with
+    """No process holds all weights. Whoever wants them whole gets a `MetaCopy`: the same modules without the plugin, filled with
     weights for as long as they are wanted.
 
     Args:
         booster, model, optimizer: see `Layout`.
-        twin: made of the module before the plugin took its weights apart.
+        meta_copy: made of the module before the plugin took its weights apart.
     """
 
-    def __init__(self, booster: "Booster", model: Any, optimizer: Any, twin: Twin) -> None:
+    def __init__(self, booster: "Booster", model: Any, optimizer: Any, meta_copy: MetaCopy) -> None:
         super().__init__(booster, model, optimizer)
-        self.twin = twin
+        self.meta_copy = meta_copy
 
     def gather(self, exact: bool) -> Iterator[tuple[str, Tensor]]:
         """Name and whole tensor of each parameter, one after the other, on the device; in the run's precision, or as
@@ -138,31 +204,31 @@ class ShardedLayout(Layout):
 
     @property
     def original(self) -> Any:
-        """Whose settings and buffers the twin takes over."""
+        """The module whose settings and buffers the copy takes over."""
         return self.unwrapped
 
     @contextmanager
-    def whole(self) -> Iterator[nn.Module]:
-        with self.twin.filled(self.gather(exact=False), self.original) as module:
+    def full_weights(self) -> Iterator[nn.Module]:
+        with self.meta_copy.filled(self.gather(exact=False), self.original) as module:
             yield module
 
     @contextmanager
-    def exact(self) -> Iterator[nn.Module]:
-        assert not self.twin.in_use, "weights that are whole for generation are not exact"
+    def full_precision_weights(self) -> Iterator[nn.Module]:
+        assert not self.meta_copy.in_use, "weights that are whole for generation are not exact"
         rank = dist.get_rank()
         kept = ((name, tensor.cpu() if rank == 0 else tensor.to("meta")) for name, tensor in self.gather(exact=True))
-        with self.twin.filled(kept, self.original) as module:
+        with self.meta_copy.filled(kept, self.original) as module:
             yield module
 
     def shapes(self) -> dict[str, torch.Size]:
-        return {name: tensor.shape for name, tensor in self.twin.module.state_dict().items()}
+        return {name: tensor.shape for name, tensor in self.meta_copy.module.state_dict().items()}
 
     def change(self, change: Callable[[Any], None]) -> None:
-        assert not self.twin.in_use, "weights that are whole for generation are not exact"
+        assert not self.meta_copy.in_use, "weights that are whole for generation are not exact"
         cpu = ((name, tensor.cpu()) for name, tensor in self.gather(exact=True))
-        with self.twin.filled(cpu, self.original) as module:
+        with self.meta_copy.filled(cpu, self.original) as module:
             change(module)
             self.scatter(dict(module.named_parameters()))
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
-        self.scatter({name: weights[name] for name, _ in self.twin.module.named_parameters()})
+        self.scatter({name: weights[name] for name, _ in self.meta_copy.module.named_parameters()})

@@ -1,11 +1,14 @@
-"""Plugin names -> ColossalAI Boosters, and what each name needs."""
+"""Plugin names -> ColossalAI Boosters, what each name needs, and with what it was tested.
+
+Plugins are imported where they are made: importing ColossalAI takes seconds.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from rlvr.boost.hybrid_check import check_hybrid
-from rlvr.boost.process import quiet
+from rlvr.boost.process import silence_libraries
 from rlvr.config import ParallelConfig
 from rlvr.errors import UserError
 
@@ -25,7 +28,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 
 def _cpu_multiplies_bf16() -> bool:
-    """Whether the CPU has AVX512-BF16 or AMX: there bf16 products ran 4 to 6 times faster than fp32 (docs/speed.md)."""
+    """True with AVX512-BF16 or AMX, where bf16 products ran 4 to 6 times faster than fp32 (docs/speed.md)."""
     # Private names of torch; one that is gone means no.
     tests = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     return any(test() for test in tests if test is not None)
@@ -83,14 +86,14 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         grad_clip: norm to clip to (0 = off); ZeRO clips inside its optimizer and must know it when it is built.
     """
     check_plugin(parallel, device)
-    with quiet():
+    with silence_libraries():
         from colossalai.booster import Booster
         from colossalai.booster.plugin import LowLevelZeroPlugin, TorchDDPPlugin
 
     precision = resolve_precision(parallel.mixed_precision, device)
     plugin: Any
     if parallel.plugin == "3d":
-        with quiet():
+        with silence_libraries():
             from rlvr.boost.hybrid import HybridRolePlugin
 
             return Booster(plugin=HybridRolePlugin(parallel, precision, device, grad_clip))
@@ -114,8 +117,32 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         "initial_scale": 2**16,
     }
     if parallel.plugin == "zero1":
-        with quiet():
+        with silence_libraries():
             from rlvr.boost.zero import ZeroOnePlugin
 
         return Booster(plugin=ZeroOnePlugin(**arguments))
     return Booster(plugin=LowLevelZeroPlugin(stage=2, **arguments))
+
+
+# The combinations that were tested: `rlvr doctor` prints them, docs/plugins.md says them.
+
+VERSIONS = {"torch": "2.13.0", "transformers": "5.23.0", "colossalai": "0.5.0"}
+"""Of the packages that decide whether a plugin works."""
+
+_EVERY_SIZE = "1, 2 and 4 processes on the CPU"
+TESTED = {
+    "ddp": f"{_EVERY_SIZE}, fp32 and bf16",
+    "zero1": f"{_EVERY_SIZE}, fp32 and bf16",
+    "zero2": f"{_EVERY_SIZE}, fp32 and bf16",
+    "zero2_cpu": f"{_EVERY_SIZE}, fp32 and bf16",
+    "fsdp": f"{_EVERY_SIZE}, fp32 and bf16",
+    "gemini": f"{_EVERY_SIZE}, bf16",
+    "3d": "transformers 4.51.3, 2 processes on the CPU: tp, pp, sp and zero_stage in fp32 and bf16",
+    "gemini_auto": "1 process on the CPU with made-up readings of GPU memory, bf16",
+}
+"""By plugin: sizes, device and precisions (tests/distributed/test_plugins.py and test_3d.py, tests/boost/test_gemini.py)."""
+
+
+def tested_with(plugin: str) -> str:
+    """What the plugin was tested with, in words; empty for one that has no tests of its own."""
+    return f"tested with {TESTED[plugin]}" if plugin in TESTED else ""

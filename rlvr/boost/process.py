@@ -1,6 +1,11 @@
-"""The process group: started by torchrun, or a group of one when the script is run by itself."""
+"""The process group: started by torchrun, or a group of one when the script is run by itself; and collectives over it.
+
+`start` is the first thing that a run does and `stop` the last.
+"""
 
 import atexit
+import ctypes
+import json
 import logging
 import os
 import socket
@@ -12,14 +17,15 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
-from rlvr.boost.memory import keep_freed_memory
+from rlvr.boost.lean_import import deferred
 from rlvr.errors import UserError
 
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """Where this process stands: its rank, how many there are, and its device."""
+    """This process among all: its rank, how many there are, and its device."""
 
     rank: int
     world_size: int
@@ -48,20 +54,10 @@ def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) 
     return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, local_device())
 
 
-def local_device() -> torch.device:
-    """This process's GPU, or the CPU where there is none."""
-    cpu = torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else cpu
-
-
-def set_threads(num_threads: int | None) -> None:
-    """Set the CPU threads of this process; by default the machine's cores divided among its processes."""
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(num_threads or max(1, _cores() // local_size))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def stop() -> None:
+    """Leave the process group."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _default_environment() -> None:
@@ -77,16 +73,16 @@ def _default_environment() -> None:
 
 
 def _limit_waiting(timeout_s: float) -> None:
-    """Make it the default of every process group that is made from here on. ColossalAI, which makes them, takes none."""
+    """Make it the default of every process group that is made from here on: ColossalAI, which makes them, takes no time-out."""
     limit = timedelta(seconds=timeout_s)
     dist.distributed_c10d.default_pg_timeout = limit
     dist.distributed_c10d.default_pg_nccl_timeout = limit
 
 
 def _launch(seed: int) -> None:
-    with quiet():
+    with silence_libraries(), deferred("peft", "bitsandbytes"):
         import colossalai
-        import colossalai.booster.plugin  # noqa: F401  loads the rest, while it is quiet
+        import colossalai.booster.plugin  # noqa: F401  loads the rest, while they are silenced
 
         if not torch.cuda.is_available():
             from rlvr.boost.accelerator import install
@@ -118,34 +114,7 @@ def _not_joined(error: RuntimeError) -> UserError:
     )
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what ColossalAI and its dependencies say about missing GPU kernels and about each other's versions."""
-    previous = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            logging.disable(previous)
-
-
-def host_name() -> str:
-    """This machine's name."""
-    return socket.gethostname()
-
-
-def group_device() -> torch.device:
-    """Where tensors must be for the process group to pass them on."""
-    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
-
-
-def stop() -> None:
-    """Leave the process group."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+# Collectives. With one process, or without a group, they return what they were given.
 
 
 def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
@@ -157,7 +126,7 @@ def all_reduce_sum(values: torch.Tensor) -> torch.Tensor:
 
 
 def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether any rank says yes. Every rank gets the same answer, so all take the same branch (pitfall A24)."""
+    """True if any rank says yes. Every rank gets the same answer, so all take the same branch (pitfall A24)."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return flag
     return bool(all_reduce_sum(torch.tensor([float(flag)], device=device)).item() > 0)
@@ -176,3 +145,147 @@ def barrier() -> None:
     """Wait for all ranks."""
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.barrier()
+
+
+def gather_json(value: object) -> list:
+    """Every rank's value, which must be plain JSON, in rank order. Collective.
+
+    Not `all_gather_object`, which uses pickle: a value may hold text that a model wrote.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [json.loads(json.dumps(value))]
+    device = group_device()
+    data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
+    sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(data)], device=device))
+    longest = max(int(size) for size in sizes)
+    parts = [torch.zeros(longest, dtype=torch.uint8, device=device) for _ in sizes]
+    dist.all_gather(parts, torch.nn.functional.pad(data, (0, longest - len(data))))
+    return [json.loads(bytes(p[: int(size)].cpu().tolist())) for p, size in zip(parts, sizes, strict=True)]
+
+
+# This process and its machine.
+
+
+def local_device() -> torch.device:
+    """This process's GPU, or the CPU where there is none."""
+    cpu = torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else cpu
+
+
+def group_device() -> torch.device:
+    """The device that tensors must be on for the process group to pass them on."""
+    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+
+
+def host_name() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+def set_threads(num_threads: int | None) -> None:
+    """Set the CPU threads of this process; by default the machine's cores divided among its processes."""
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(num_threads or max(1, _cores() // local_size))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def silence_libraries() -> Iterator[None]:
+    """Silence what ColossalAI and its dependencies say about missing GPU kernels and about each other's versions."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            logging.disable(previous)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed for what is allocated next, instead of giving it back to the system.
+
+    By default it maps each large tensor anew and unmaps it when it is freed, and the system clears every page of the next
+    one when it is first touched: 6 to 17 % of the processor time of a forward and backward pass (model M of
+    benchmarks/, bf16), at the same peak. Freed memory stays with the process. Nothing happens with other C libraries.
+    """
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):  # not Linux with glibc
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+# `Replica`: the processes that learn one copy of the model together. Data-parallel ranks and sizes are asked here.
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The processes that hold one copy of the learning model between them, seen from one of them.
+
+    Responses are sampled and scored by every process for itself, whatever the layout. Learning is different: the
+    processes of a replica pass the same samples through their parts of the model, so samples are divided among replicas
+    and counted once for each.
+
+    Args:
+        rank: of this process among all.
+        world_size: all processes.
+        size: processes in a replica: 1 for data-parallel plugins, tp x pp x sp for `3d`.
+        group: the processes of this replica; None where `size` is 1.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    size: int = 1
+    group: dist.ProcessGroup | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of replicas (the data-parallel size)."""
+        return self.world_size // self.size
+
+    @property
+    def index(self) -> int:
+        """Number of the replica that this process belongs to (its data-parallel rank). Neighbours in rank share one."""
+        return self.rank // self.size
+
+    @property
+    def place(self) -> int:
+        """Number of this process within its replica."""
+        return self.rank % self.size
+
+    @property
+    def share(self) -> int:
+        """Number of the stride of a batch that this process samples: a replica's strides together are the one that a single
+        process in its place would have had."""
+        return self.place * self.count + self.index
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over replicas of a tensor that is the same in all processes of a replica. Collective."""
+        return all_reduce_sum(values) / self.size if self.size > 1 else all_reduce_sum(values)
+
+
+def replica_of(size: int = 1) -> Replica:
+    """This process's place when replicas have `size` processes; makes no process group."""
+    started = dist.is_initialized()
+    return Replica(dist.get_rank() if started else 0, dist.get_world_size() if started else 1, size)
+
+
+def replica_with_group(size: int) -> Replica:
+    """This process's replica, with a process group. Collective over all processes."""
+    plain = replica_of(size)
+    mine = None
+    for index in range(plain.count):
+        ranks = range(index * size, (index + 1) * size)
+        group = dist.new_group(list(ranks))
+        mine = group if index == plain.index else mine
+    return Replica(plain.rank, plain.world_size, size, mine)

@@ -1,4 +1,8 @@
-"""ZeRO's layout: every process has the weights; the optimizer's state and its fp32 master weights are sharded."""
+"""ZeRO stages 1 and 2: every process has the weights; the optimizer's state and its fp32 master weights are sharded.
+
+The plugin for stage 1, because ColossalAI's own communicates twice as much, and the layout of both stages.
+Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,13 +77,14 @@ class ZeroLayout(Layout):
     def load_masters(self, masters: list[Tensor]) -> None:
         for (master, _), given in zip(self._pairs(), masters, strict=True):
             flat = given.flatten()
+            # Shards are equally long: the end of the last is padding, which `masters` cut off.
             flat = nn.functional.pad(flat, [0, master.numel() * dist.get_world_size() - flat.numel()])
             with torch.no_grad():
                 master.copy_(flat.chunk(dist.get_world_size())[dist.get_rank()])
 
     @property
     def _has_masters(self) -> bool:
-        """Whether the master weights are more precise than the weights."""
+        """True if the master weights are more precise than the weights."""
         return self.optimizer.dtype != torch.float32
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:

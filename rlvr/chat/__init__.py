@@ -1,1 +1,7 @@
-"""Talking to a model in the terminal (`rlvr chat`): what is said, how it is shown, what it is worth."""
+"""Talking to a model in the terminal: `rlvr chat`.
+
+session   the conversation, and what answers are worth
+stream    tokens as text while they are generated, cut at their tags
+screen    how it is shown
+loop      questions and `/` commands, from a person or a pipe
+"""

@@ -1,4 +1,7 @@
-"""How a chat is shown: with colours on a terminal, as plain text elsewhere. Text of the model is made visible first."""
+"""How a chat is shown: with colours on a terminal (`ColourScreen`), as plain text elsewhere (`PlainScreen`).
+
+Everything that a model, a function or the user wrote passes `escape_control_characters` first: it could steer the terminal.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,30 +10,31 @@ from typing import Protocol
 from rich.console import Console
 from rich.text import Text
 
-from rlvr.chat.verdict import Verdict
-from rlvr.chat.visible import visible
+from rlvr.chat.session import AnswerScore
+from rlvr.errors import escape_control_characters
 
-STYLES = {"think": "dim", "answer": "bold green", "tag": "cyan dim", "other": ""}
-VERDICTS = {"correct": "green", "wrong": "red"}
+# rich's styles: of the kinds of `TagSplitter`, and of verdicts (yellow without an entry).
+PART_STYLES = {"think": "dim", "answer": "bold green", "tag": "cyan dim", "other": ""}
+STATUS_STYLES = {"correct": "green", "wrong": "red"}
 
 
 class Screen(Protocol):
-    """Shows what is said."""
+    """Where a chat is shown."""
 
     def part(self, kind: str, text: str) -> None:
-        """A piece of an answer, of this kind (see `PartMarker`)."""
+        """Show a piece of an answer, of this kind (see `TagSplitter`)."""
 
     def end(self) -> None:
         """The answer is over."""
 
-    def verdicts(self, found: Sequence[Verdict]) -> None:
-        """What the answer is worth."""
+    def scores(self, found: Sequence[AnswerScore]) -> None:
+        """Show what the answer is worth."""
 
     def note(self, text: str) -> None:
-        """Something about the chat itself."""
+        """Show a line about the chat itself."""
 
-    def mistake(self, text: str) -> None:
-        """Something that the user did wrong."""
+    def error(self, text: str) -> None:
+        """Show a mistake of the user."""
 
 
 class ColourScreen:
@@ -40,23 +44,23 @@ class ColourScreen:
         self.console = console
 
     def part(self, kind: str, text: str) -> None:
-        self._print(visible(text), STYLES[kind], end="")
+        self._print(escape_control_characters(text), PART_STYLES[kind], end="")
         self.console.file.flush()
 
     def end(self) -> None:
         self._print("")
 
-    def verdicts(self, found: Sequence[Verdict]) -> None:
+    def scores(self, found: Sequence[AnswerScore]) -> None:
         for one in found:
-            self._print(f"{one.judge}: ", "dim", end="")
-            self._print(visible(one.status), VERDICTS.get(one.status, "yellow"), end=" ")
-            self._print(visible(one.text), "dim")
+            self._print(f"{one.source}: ", "dim", end="")
+            self._print(escape_control_characters(one.status), STATUS_STYLES.get(one.status, "yellow"), end=" ")
+            self._print(escape_control_characters(one.reason), "dim")
 
     def note(self, text: str) -> None:
-        self._print(visible(text), "dim")
+        self._print(escape_control_characters(text), "dim")
 
-    def mistake(self, text: str) -> None:
-        self._print(f"error: {visible(text)}", "red")
+    def error(self, text: str) -> None:
+        self._print(f"error: {escape_control_characters(text)}", "red")
 
     def _print(self, text: str, style: str = "", end: str = "\n") -> None:
         # A Text is no markup; the terminal breaks lines itself, for a piece does not know where its line began.
@@ -67,17 +71,20 @@ class PlainScreen:
     """For pipes and files: answers and verdicts on the standard output, all else on the standard error."""
 
     def part(self, kind: str, text: str) -> None:
-        print(visible(text), end="", flush=True)
+        print(escape_control_characters(text), end="", flush=True)
 
     def end(self) -> None:
         print(flush=True)
 
-    def verdicts(self, found: Sequence[Verdict]) -> None:
+    def scores(self, found: Sequence[AnswerScore]) -> None:
         for one in found:
-            print(f"{one.judge}: {visible(one.status)} {visible(one.text)}".rstrip(), flush=True)
+            print(
+                f"{one.source}: {escape_control_characters(one.status)} {escape_control_characters(one.reason)}".rstrip(),
+                flush=True,
+            )
 
     def note(self, text: str) -> None:
-        print(visible(text), file=sys.stderr)
+        print(escape_control_characters(text), file=sys.stderr)
 
-    def mistake(self, text: str) -> None:
-        print(f"error: {visible(text)}", file=sys.stderr)
+    def error(self, text: str) -> None:
+        print(f"error: {escape_control_characters(text)}", file=sys.stderr)

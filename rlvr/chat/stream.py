@@ -1,11 +1,16 @@
-"""Text out of tokens that come one by one, and its parts told apart while it comes."""
+"""A response while it is generated: tokens become text (`TextStream`), and text is cut at its tags (`TagSplitter`).
+
+transformers' `TextStreamer` was tried and left out: it holds text back until a space comes, so that responses without spaces, as
+the built-in model's `<think>12+7=19</think><answer>19</answer>`, appear at their end only; nor does it know stop strings.
+`tokenizers.decoders.DecodeStream` gives the same pieces as `TextStream`, but takes fast tokenizers only.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from rewards import Tags
 
 UNFINISHED = "\ufffd"
-"""What decoding gives for the first bytes of a character."""
+"""The replacement character, which decoding gives for the first bytes of a character."""
 
 
 class TextStream:
@@ -30,7 +35,7 @@ class TextStream:
         self._ended = False
 
     def feed(self, token: int) -> str:
-        """What one more token makes sure of; nothing while it leaves a character unfinished."""
+        """Take one more token. Returns the text that it completes; "" while it leaves a character unfinished."""
         self._ids.append(token)
         told = self.decode(self._ids[self._before : self._read])
         now = self.decode(self._ids[self._before :])
@@ -40,7 +45,7 @@ class TextStream:
         return self._pass_on(now[len(told) :])
 
     def rest(self, whole: str) -> str:
-        """What of the whole response was not passed on yet."""
+        """The end of the whole response, which was held back so far."""
         missing = whole.removeprefix(self.text) if whole.startswith(self.text) else ""
         self.text += missing
         return missing
@@ -56,12 +61,12 @@ class TextStream:
         return piece
 
 
-class PartMarker:
+class TagSplitter:
     """Cuts a response into its parts while it comes: `think`, `answer`, `tag` and `other`. Tags may come in pieces.
 
     Args:
         tags: of the template.
-        thinking: whether the prompt has opened the thinking.
+        thinking: the prompt has opened the thinking.
     """
 
     def __init__(self, tags: Tags, thinking: bool = False) -> None:

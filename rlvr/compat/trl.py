@@ -1,4 +1,4 @@
-"""`PPOTrainer` with TRL's arguments, over `rlvr.trainer.ppo.PPOTrainer`.
+"""`PPOTrainer` with TRL's arguments (experimental/ppo, 1.12), over `rlvr.trainer.ppo.PPOTrainer`.
 
     from rlvr.compat.trl import PPOConfig, PPOTrainer
 
@@ -10,45 +10,58 @@
     trainer.train()
     trainer.save_model("ppo-trained-policy")
 
-Start it with torchrun for several processes. Beyond TRL's, `reward_model` may be rules: the names of registered functions
+Settings are `rlvr/compat/trl_config.py`, the arguments' conversion is `rlvr/compat/trl_parts.py`. Start it with torchrun for several
+processes. Beyond TRL's, `reward_model` may be rules: the names of registered functions
 or functions of your own.
 """
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost import process as processes
-from rlvr.boost.agreement import digest
-from rlvr.boost.phases import naming_the_lost
-from rlvr.boost.plugins import make_booster, resolve_precision
+from rlvr.boost.consistency import digest
+from rlvr.boost.health import report_lost_processes
+from rlvr.boost.plugins import make_booster
 from rlvr.boost.process import ProcessInfo
 from rlvr.compat.trl_config import PPOConfig
-from rlvr.compat.trl_data import make_prompts
-from rlvr.compat.trl_parts import adapt, as_critic, as_reward_model, check_callbacks, refuse
-from rlvr.compat.trl_plan import Updates, make_optimizer, plan_updates
-from rlvr.compat.trl_samples import SampleTable
+from rlvr.compat.trl_parts import (
+    BatchSizes,
+    add_lora_adapters,
+    as_critic,
+    as_reward_model,
+    batch_sizes,
+    check_arguments,
+    check_callbacks,
+    make_optimizer,
+    make_prompts,
+)
 from rlvr.config import CheckpointConfig, ParallelConfig
-from rlvr.console import ConsoleView
-from rlvr.data.prompts import PromptLoader
+from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
-from rlvr.run_folder import open_folder
-from rlvr.session import check_alike, check_same_start
-from rlvr.tracking import MemorySink, Tracker
+from rlvr.run.console import ConsoleView
+from rlvr.run.folder import open_folder
+from rlvr.run.session import check_same_settings, check_same_start
+from rlvr.tracking.meter import Meter
+from rlvr.tracking.samples import tracked_samples
+from rlvr.tracking.tracker import MemorySink, Tracker, append_json
 from rlvr.trainer import ppo
-from rlvr.trainer.callbacks import Callback
-from rlvr.trainer.watch import Watch
+from rlvr.trainer.callbacks import Callback, Watch
 
 __all__ = ["PPOConfig", "PPOTrainer"]
+
+PRINTED_SAMPLES, TRACKED_SAMPLES = 5, 8
 
 
 class PPOTrainer:
@@ -64,11 +77,11 @@ class PPOTrainer:
             registered one, or several of these; or anything that scores samples (`rlvr.RLVRRewardModel`, ...).
         value_model: a sequence classifier with one label, or a `Critic`; trained in place. None: the policy's decoder,
             copied, with a new value head.
-        train_dataset: rows with `input_ids` or `prompt`; see `rlvr.compat.trl_data`.
+        train_dataset: rows with `input_ids` or `prompt`; see `rlvr.compat.trl_parts`.
         eval_dataset: rows of the same kind, answered and shown `args.num_sample_generations` times.
         callbacks: of the class `rlvr.Callback`.
         peft_config: a `peft.LoraConfig`: only adapters (and the value model) learn.
-        data_collator, optimizers: refused; the message says what to do instead.
+        data_collator, optimizers: there for TRL's call; a UserError says what to do instead.
 
     Attributes:
         log_history: the metrics of each update, as in metrics.jsonl.
@@ -93,16 +106,16 @@ class PPOTrainer:
         callbacks: Sequence[Callback] | None = None,
         peft_config: Any = None,
     ) -> None:
-        refuse(model, ref_model, reward_model, value_model, data_collator, optimizers)
+        check_arguments(model, ref_model, reward_model, value_model, data_collator, optimizers)
         check_callbacks(callbacks or ())
         self.args, self.processing_class = args, processing_class
         self.process = processes.start(args.seed)
-        check_alike(asdict(args), "Give the same PPOConfig in all processes.")
+        check_same_settings(asdict(args), "Give the same PPOConfig in all processes.")
         prompts = make_prompts(train_dataset, processing_class)
-        self.plan = plan_updates(args, prompts, self.process.world_size)
+        self.sizes = batch_sizes(args, prompts, self.process.world_size)
         critic = as_critic(value_model, model, args.seed)
         if peft_config is not None:
-            adapt(model, peft_config, args.seed)
+            add_lora_adapters(model, peft_config, args.seed)
         elif ref_model is None and args.kl_coef:
             ref_model = copy.deepcopy(model)
         for trained in (model, critic.backbone):
@@ -117,23 +130,23 @@ class PPOTrainer:
         self.trainer = _make_trainer(
             args,
             self.process,
-            self.plan,
+            self.sizes,
             processing_class,
             (Actor(model).to(self.process.device), critic.to(self.process.device), ref_model),
             scorer,
             [Watch(), self._view, *(callbacks or ())],
             Tracker([memory] if self.process.is_main else []),
         )
-        sampler = PromptSampler(len(prompts), self.plan.batch_size, args.seed)
+        sampler = PromptSampler(len(prompts), self.sizes.batch_size, args.seed)
         self._loader = PromptLoader(prompts, sampler, self.process.rank, self.process.world_size)
         if eval_dataset is not None and args.num_sample_generations:
             shown = make_prompts(eval_dataset, processing_class, "eval_dataset")[: args.per_device_eval_batch_size]
             self.trainer.evaluator = SampleTable(self.trainer, shown, console)
-            self.trainer.eval_interval = max(1, self.plan.num_total_batches // args.num_sample_generations)
+            self.trainer.eval_interval = max(1, self.sizes.num_total_batches // args.num_sample_generations)
 
-    @naming_the_lost()
+    @report_lost_processes()
     def train(self, resume_from_checkpoint: bool = False) -> None:
-        """Sample and learn for the whole plan; with an `output_dir`, save the models there in the end.
+        """Sample and learn for the whole run; with an `output_dir`, save the models there in the end.
 
         Args:
             resume_from_checkpoint: go on from the newest checkpoint in `output_dir`, with the same results bit for bit.
@@ -158,7 +171,7 @@ class PPOTrainer:
         to_tensorboard = a.logging_dir or (a.output_dir if a.report_to == "tensorboard" else None)
         try:
             self.trainer.fit(
-                self.plan.num_total_batches,
+                self.sizes.num_total_batches,
                 1,
                 a.num_ppo_epochs,
                 prompt_dataloader=self._loader,
@@ -179,7 +192,7 @@ class PPOTrainer:
         if output_dir is None and self.args.output_dir is None:
             raise UserError("save_model(): no folder; give one, or PPOConfig(output_dir=...)")
         folder = Path(output_dir or str(self.args.output_dir))
-        with self.trainer.actor.exact() as actor:
+        with self.trainer.actor.full_precision_weights() as actor:
             if self.process.is_main:
                 (actor.save_adapter if actor.has_adapter else actor.save_pretrained)(folder)
                 self.processing_class.save_pretrained(folder)
@@ -189,7 +202,7 @@ class PPOTrainer:
 def _make_trainer(
     args: PPOConfig,
     process: ProcessInfo,
-    plan: Updates,
+    sizes: BatchSizes,
     tokenizer: PreTrainedTokenizerBase,
     models: tuple[Actor, Critic, PreTrainedModel | None],
     scorer: Any,
@@ -199,7 +212,7 @@ def _make_trainer(
     actor, critic, reference = models
     parallel = ParallelConfig(plugin=args.plugin, mixed_precision=args.precision)
     (actor_optim, actor_schedule), (critic_optim, critic_schedule) = (
-        make_optimizer(args, role, plan.total_steps) for role in (actor, critic)
+        make_optimizer(args, role, sizes.total_steps) for role in (actor, critic)
     )
     stop_ids: tuple[int, ...] = () if args.stop_token_id is None else (args.stop_token_id,)
     if args.stop_token == "eos":
@@ -217,28 +230,27 @@ def _make_trainer(
         critic_schedule,
         tokenizer,
         kl_coef=args.kl_coef,
-        train_batch_size=plan.micro_batch_size,
-        accumulation_steps=plan.accumulation_steps,
+        train_batch_size=sizes.micro_batch_size,
+        accumulation_steps=sizes.accumulation_steps,
         eps_clip=args.cliprange,
         vf_coef=args.vf_coef,
         value_clip=args.cliprange_value,
         save_interval=args.save_steps if args.save_strategy == "steps" else 0,
         save_dir=args.output_dir,
         callbacks=callbacks,
-        seed=args.seed,
-        settings={"kl_estimator": args.kl_estimator},
-        experience_settings={
+        settings={
+            "kl_estimator": args.kl_estimator,
             "gamma": args.gamma,
             "lam": args.lam,
             "whiten_rewards": args.whiten_rewards,
             "missing_eos_penalty": args.missing_eos_penalty or 0.0,
-            "score_batch_size": args.local_rollout_forward_batch_size,
+            "keep_checkpoints": args.save_total_limit,
+            "grad_clip": args.max_grad_norm,
+            "mixed_precision": args.precision,
+            "seed": args.seed,
         },
-        run_state={"args": plan.run_state},
-        keep_checkpoints=args.save_total_limit,
-        grad_clip=args.max_grad_norm,
-        precision=resolve_precision(args.precision, process.device),
-        online={"tracker": tracker},
+        run_state={"args": sizes.run_state},
+        tracker=tracker,
         max_new_tokens=args.response_length,
         temperature=args.temperature,
         stop_ids=stop_ids,
@@ -250,3 +262,39 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
     if tokenizer.eos_token_id is None:
         raise UserError("PPOConfig(stop_token='eos'): the tokenizer has no end token; give stop_token_id")
     return (int(tokenizer.eos_token_id),)
+
+
+class SampleTable:
+    """Answers the prompts greedily, prints some of the answers, and writes all to `samples.jsonl` in the run's folder.
+
+    Args:
+        trainer: whose policy answers, and whose reward model scores.
+        prompts: the same each time; split over ranks here.
+        console: where to print.
+    """
+
+    def __init__(self, trainer: ppo.PPOTrainer, prompts: Sequence[Prompt], console: Console) -> None:
+        self.trainer, self.console = trainer, console
+        # Every rank answers something: they meet where a reward model normalises its scores.
+        self.prompts = list(prompts)[trainer.rank :: trainer.world_size] or list(prompts)[:1]
+
+    def __call__(self) -> dict[str, float]:
+        """`eval/scores`, `eval/length_tokens` over the prompts of all processes. Collective."""
+        trainer, maker, meter = self.trainer, self.trainer.maker, Meter()
+        sampling = replace(maker.sampling, temperature=0.0)
+        responses = maker.respond(self.prompts, sampling, {}, "samples", trainer.rank)
+        results = responses.scoring.result()
+        told = responses.samples[:TRACKED_SAMPLES], results[:TRACKED_SAMPLES]
+        trainer.tracker.log_samples(trainer.progress.episode, tracked_samples(*told))
+        table = Table("query", "model response", "score", title=f"after {trainer.progress.episode} updates")
+        for sample, result, rollout in zip(responses.samples, results, responses.rollouts, strict=True):
+            if result.total is not None:
+                meter.add("eval/scores", result.total)
+            meter.add("eval/length_tokens", len(rollout.response_ids))
+            row = {"step": trainer.progress.episode, "query": sample.prompt, "response": sample.response}
+            if trainer.save_dir is not None and trainer.is_main:
+                append_json(trainer.save_dir / "samples.jsonl", {**row, "score": result.total})
+            if table.row_count < PRINTED_SAMPLES:
+                table.add_row(escape(sample.prompt), escape(sample.response), f"{result.total}")
+        self.console.print(table)
+        return meter.means()

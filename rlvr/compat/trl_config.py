@@ -8,9 +8,9 @@ steps in a pass, `max_grad_norm` clips, and rewards are whitened over all proces
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from rlvr.errors import UserError
-from rlvr.suggest import did_you_mean
+from rlvr.errors import UserError, did_you_mean
 
+# Why fields of TRL's are refused; each follows the field's name in a message.
 _COMPUTED = (
     "is computed from per_device_train_batch_size, gradient_accumulation_steps, num_mini_batches and the processes"
 )
@@ -33,6 +33,24 @@ _REFUSED = {
     "logging_steps": "has no effect: every update is logged",
     "load_best_model_at_end": "has no measure to choose by",
     "remove_unused_columns": "has no effect: reward functions may ask for every column of the data",
+}
+
+
+# Ranges.
+_AT_LEAST = {
+    "total_episodes": 1, "num_train_epochs": 0, "num_ppo_epochs": 1, "num_mini_batches": 1, "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 1, "per_device_eval_batch_size": 1, "local_rollout_forward_batch_size": 1,
+    "response_length": 1, "missing_eos_penalty": 0, "kl_coef": 0, "cliprange": 0, "cliprange_value": 0, "vf_coef": 0,
+    "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "max_grad_norm": 0, "num_sample_generations": 0,
+    "save_steps": 1, "save_total_limit": 1,
+}  # fmt: skip
+_ONE_OF: dict[str, tuple[Any, ...]] = {
+    "stop_token": (None, "eos"),
+    "kl_estimator": ("k1", "k3"),
+    "lr_scheduler_type": ("linear", "cosine", "constant", "constant_with_warmup"),
+    "plugin": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp"),
+    "save_strategy": ("no", "steps"),
+    "report_to": ("none", "tensorboard", "wandb"),
 }
 
 
@@ -173,7 +191,7 @@ class PPOConfig:
 
     @property
     def stops(self) -> bool:
-        """Whether a token ends a response."""
+        """True where some token ends a response."""
         return self.stop_token is not None or self.stop_token_id is not None
 
     @property
@@ -182,20 +200,3 @@ class PPOConfig:
         if self.fp16:
             return "fp16"
         return "auto" if self.bf16 is None else "bf16" if self.bf16 else "fp32"
-
-
-_AT_LEAST = {
-    "total_episodes": 1, "num_train_epochs": 0, "num_ppo_epochs": 1, "num_mini_batches": 1, "per_device_train_batch_size": 1,
-    "gradient_accumulation_steps": 1, "per_device_eval_batch_size": 1, "local_rollout_forward_batch_size": 1,
-    "response_length": 1, "missing_eos_penalty": 0, "kl_coef": 0, "cliprange": 0, "cliprange_value": 0, "vf_coef": 0,
-    "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "max_grad_norm": 0, "num_sample_generations": 0,
-    "save_steps": 1, "save_total_limit": 1,
-}  # fmt: skip
-_ONE_OF: dict[str, tuple[Any, ...]] = {
-    "stop_token": (None, "eos"),
-    "kl_estimator": ("k1", "k3"),
-    "lr_scheduler_type": ("linear", "cosine", "constant", "constant_with_warmup"),
-    "plugin": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp"),
-    "save_strategy": ("no", "steps"),
-    "report_to": ("none", "tensorboard", "wandb"),
-}

@@ -1,24 +1,25 @@
-"""Every setting of a run: one tree of dataclasses that flags, YAML and Python all build."""
+"""Every setting of a run: one tree of dataclasses, which flags, YAML and Python all build."""
 
+from rlvr.config.conditions import trains_on_builtin
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
-from rlvr.config.flat import by_section
-from rlvr.config.ray import RayConfig
-from rlvr.config.run import TINY_SETTINGS, Config, base_config, beneath, from_dict
-from rlvr.config.sections import (
+from rlvr.config.layers import base_config, reward_training_config, sft_config
+from rlvr.config.ppo import (
+    TINY_SETTINGS,
     AlgoConfig,
-    CheckpointConfig,
+    Config,
     DataConfig,
     EnvConfig,
     EvalConfig,
     LogConfig,
     ModelConfig,
-    ParallelConfig,
+    RayConfig,
     RewardConfig,
     RolloutConfig,
-    TemplateConfig,
     TrainConfig,
-    trains_on_builtin,
+    by_section,
+    from_dict,
 )
+from rlvr.config.shared import CheckpointConfig, ParallelConfig, TemplateConfig
 from rlvr.config.supervised import (
     REWARD_TINY_SETTINGS,
     SFT_TINY_SETTINGS,
@@ -26,8 +27,6 @@ from rlvr.config.supervised import (
     PairsConfig,
     RewardTrainingConfig,
     SFTConfig,
-    reward_training_config,
-    sft_config,
 )
 from rlvr.config.tree import build, load_yaml, merge, overlay, to_dict
 
@@ -54,7 +53,6 @@ __all__ = [
     "TemplateConfig",
     "TrainConfig",
     "base_config",
-    "beneath",
     "build",
     "by_section",
     "from_dict",

@@ -1,4 +1,7 @@
-"""What is known of each setting of a tree: its flag, aliases, type, default and text. Help, completion and checks read it."""
+"""The settings of a tree as flags: names, values, defaults, documentation, and the notes beside their fields.
+
+Parsing, `--help`, completion, the docs' page of settings, the checks before a run and `--dry_run` all read settings from here.
+"""
 
 import ast
 import inspect
@@ -9,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, Literal, Union
+
+from rlvr.config.fields import FIXED, FREE, OnResume, Range, ReadWhen
 
 REQUIRED = "required"
 """Stands for the default of a setting that has none."""
@@ -22,12 +27,15 @@ class Flag:
     """One setting as the command line sees it.
 
     Attributes:
-        section, name: where it lies in the tree; the name is the flag.
+        section, name: its place in the tree; the name is also the flag's.
         aliases: further names, without dashes.
-        metavar: what stands for its value; empty for switches.
-        choices: the values that it may have, where they are few.
-        default: in the tree itself, beneath presets and models.
+        metavar: word that stands for its value in help; empty for switches.
+        choices: the values that it may have, if they are few.
+        default: the field's own, which presets and the built-in model may replace.
         text: its documentation, one paragraph.
+        ranges: rules about its value.
+        read_when: conditions without which nothing reads it.
+        free_on_resume: true if a resumed run may change it.
     """
 
     section: str
@@ -37,6 +45,9 @@ class Flag:
     choices: tuple[str, ...]
     default: Any
     text: str
+    ranges: tuple[Range, ...] = ()
+    read_when: tuple[ReadWhen, ...] = ()
+    free_on_resume: bool = False
 
     @property
     def place(self) -> Place:
@@ -44,7 +55,7 @@ class Flag:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it takes no value: `--name`, `--no_name`."""
+        """True for flags without a value: `--name`, `--no_name`."""
         return not self.metavar
 
     @property
@@ -58,7 +69,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Section:
-    """A topic: its flags in order, and what it is about."""
+    """A topic of help: its documentation, and its flags in order."""
 
     name: str
     text: str
@@ -81,6 +92,14 @@ def canonical(word: str) -> str:
     return word.removeprefix("--").partition("=")[0].replace("-", "_")
 
 
+def values_of(config: Any) -> Iterator[tuple[Flag, Any]]:
+    """Each setting of a tree with its value, in the tree's order."""
+    kind: type = type(config)
+    for section in catalog(kind):
+        for flag in section.flags:
+            yield flag, getattr(getattr(config, section.name), flag.name)
+
+
 def given_places(argv: list[str], kind: type) -> set[Place]:
     """The settings that the words of a command line name."""
     known = flags_by_spelling(kind)
@@ -89,24 +108,31 @@ def given_places(argv: list[str], kind: type) -> set[Place]:
 
 def _section(name: str, kind: type) -> Section:
     texts, hints = _field_texts(kind), typing.get_type_hints(kind, include_extras=True)
-    flags = tuple(_flag(name, f, hints[f.name], texts.get(f.name, "")) for f in fields(kind))
+    usual = getattr(kind, "on_resume", FIXED)
+    flags = tuple(_flag(name, f, hints[f.name], texts.get(f.name, ""), usual) for f in fields(kind))
     return Section(name, inspect.getdoc(kind) or "", flags)
 
 
-def _flag(section: str, field: Field, hint: Any, text: str) -> Flag:
-    aliases: list[str] = []
-    if typing.get_origin(hint) is typing.Annotated:
-        for note in hint.__metadata__:
-            aliases += [alias.lstrip("-") for alias in getattr(note, "aliases", None) or ()]
-        hint = hint.__origin__
-    metavar, choices = _metavar(hint)
+def _flag(section: str, field: Field, hint: Any, text: str, on_resume: OnResume) -> Flag:
+    notes: tuple[Any, ...] = getattr(hint, "__metadata__", ())
+    metavar, choices = _metavar(hint.__origin__ if notes else hint)
     default = field.default_factory() if field.default_factory is not MISSING else field.default
-    default = REQUIRED if default is MISSING else default
-    return Flag(section, field.name, tuple(aliases), metavar, choices, default, text)
+    return Flag(
+        section,
+        field.name,
+        tuple(name.lstrip("-") for note in notes for name in getattr(note, "aliases", None) or ()),
+        metavar,
+        choices,
+        REQUIRED if default is MISSING else default,
+        text,
+        tuple(note for note in notes if isinstance(note, Range)),
+        tuple(note for note in notes if isinstance(note, ReadWhen)),
+        next((note for note in notes if isinstance(note, OnResume)), on_resume) is FREE,
+    )
 
 
 def _metavar(hint: Any) -> tuple[str, tuple[str, ...]]:
-    """What stands for a value of this type, and which values there are, if few."""
+    """The word that stands for a value of this type in help, and the values themselves where they are few."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         members = [a for a in typing.get_args(hint) if a is not type(None)]
@@ -123,7 +149,7 @@ def _metavar(hint: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _field_texts(kind: type) -> dict[str, str]:
-    """The string under each field of a dataclass and of those that it derives from."""
+    """The string under each field of a dataclass and of its bases. Python keeps none of them, so the source is read."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         texts |= _texts_in(base)
@@ -143,3 +169,14 @@ def _texts_in(kind: type) -> dict[str, str]:
         ):
             texts[before.target.id] = " ".join(str(after.value.value).split())
     return texts
+
+
+def show(value: Any) -> str:
+    """A value as one would type it; `-` for none."""
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(map(show, value)) if isinstance(value, list) else str(value)

@@ -1,13 +1,15 @@
-"""`--help` of a tree of settings: an overview with a line for each flag, and topics or single flags in full."""
+"""`--help` of a tree of settings: an overview with a line for each flag, and topics or single flags in full.
+
+Instead of tyro's own help, which lists 150 flags in 500 lines, has no topics, and can't show the built-in model's own defaults.
+"""
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rewards.errors import UserError
-from rlvr.config.catalog import Flag, Place, Section, canonical, catalog, flags_by_spelling
-from rlvr.suggest import did_you_mean, listed
+from rlvr.config.catalog import Flag, Place, Section, canonical, catalog, flags_by_spelling, show
+from rlvr.errors import did_you_mean, listed
 
 WIDTH = 100
 LEFT = 36  # columns of a flag with its value
@@ -20,14 +22,14 @@ GENERAL = {
 
 @dataclass(frozen=True)
 class About:
-    """What help says besides the tree's own texts.
+    """The parts of help that are not in the tree of settings.
 
     Attributes:
         prog: the command, such as `rlvr train`.
-        description: what it does, in a line or two.
+        description: the purpose of the command, in a line or two.
         general: flags that are no settings -> their texts.
-        dashes: whether flags are shown with dashes in them rather than underscores.
-        notes: settings whose default differs for some model -> what to say of it.
+        dashes: show flags with dashes rather than underscores.
+        notes: settings whose default differs for some model -> a note that says so.
     """
 
     prog: str
@@ -42,7 +44,7 @@ class About:
 
 
 def asks_for_help(argv: Sequence[str]) -> bool:
-    """Whether the words ask for help rather than for a run."""
+    """True if the words ask for help rather than for a run."""
     return any(word in ("-h", "--help", "--help-all", "--help_all") for word in argv)
 
 
@@ -130,24 +132,13 @@ def _default(flag: Flag, notes: Mapping[Place, str]) -> str:
     return f"[{shown}; {note}]" if note else f"[{shown}]"
 
 
-def show(value: Any) -> str:
-    """A value as one would type it; `-` for none."""
-    if value is None or value == []:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return " ".join(map(show, value)) if isinstance(value, list) else str(value)
-
-
 def _in_full(section: Section, about: About) -> str:
     head = [f"{section.name}:", *textwrap.wrap(section.text, WIDTH - 2, initial_indent="  ", subsequent_indent="  ")]
     return "\n".join([*head, "", *(_of_one(flag, about) + "\n" for flag in section.flags)])
 
 
 def _of_one(flag: Flag, about: About) -> str:
-    """A flag with all of its names, values, text and default."""
+    """A flag with all its names, its values, text and default."""
     names = [flag.name, *flag.aliases] + ([f"no_{flag.name}"] if flag.is_switch else [])
     values = "{" + ",".join(flag.choices) + "}" if flag.choices else flag.metavar
     title = f"{', '.join(f'--{about.spelled(name)}' for name in names)} {values}".rstrip()

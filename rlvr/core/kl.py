@@ -1,4 +1,7 @@
-"""Per-token estimates of KL(policy || reference) from samples of the policy.
+"""The divergence of the policy from the reference, estimated at each sampled token, and what it does to rewards.
+
+In a step: `kl_estimate` on the logprobs of actor and reference, then `token_rewards`, which subtracts it from the score
+(or it is a term of the loss); after the step `adapted_kl_coef`, if the coefficient follows a target.
 
 Source: J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html.
 """
@@ -6,9 +9,10 @@ Source: J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blo
 import math
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from rlvr.core.guards import all_finite, at_least_float32, bounded_exp, nan_unless, zero_unless
+from rlvr.core.masked import all_finite, at_least_float32, bounded_exp, nan_unless, zero_unless
 
 KLKind = Literal["k1", "k2", "k3"]
 
@@ -25,7 +29,7 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: KLKind) -> Tensor:
     `k1` and `k3` are meant as values, in the reward or as a metric: as a term of the loss, the mean gradient of `k1` is
     zero and that of `k3` is the gradient of KL(reference || policy).
 
-    The exponent of `k3` is bounded (`guards.MAX_LOG_RATIO`), so the result stays finite. What is not finite in the
+    The exponent of `k3` is bounded (`masked.MAX_LOG_RATIO`), so the result stays finite. What is not finite in the
     inputs gives NaN in `k2` and `k3`, without harm to the gradient of other tokens.
 
     Raises:
@@ -33,7 +37,7 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: KLKind) -> Tensor:
     """
     difference = at_least_float32(logprobs) - at_least_float32(ref_logprobs)
     if kind == "k1":
-        return difference
+        return difference  # linear: nothing can overflow, and a NaN stays one
     finite = all_finite(difference)
     d = zero_unless(finite, difference)
     if kind == "k2":
@@ -62,6 +66,30 @@ def adapted_kl_coef(coef: float, kl: float, target: float, samples: float, horiz
     if not (target > 0 and horizon > 0):
         raise ValueError(f"target and horizon must be above 0, got {target} and {horizon}")
     if not math.isfinite(kl):
-        return coef  # A broken batch says nothing about the divergence.
+        return coef  # a broken batch says nothing about the divergence
     error = min(max(kl / target - 1.0, -0.2), 0.2)
     return coef * max(0.0, 1.0 + error * samples / horizon)
+
+
+def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> tuple[Tensor, Tensor]:
+    """Rewards of the tokens: `-kl_coef * kl` at each, and the score once, on the last response token.
+
+    Args:
+        scores: [B] score of each response.
+        kl: [B, R] divergence from the reference model at each token.
+        mask: [B, R] true on response tokens.
+        kl_coef: price of one nat.
+
+    Returns:
+        `(rewards, non_score)`, both [B, R], 0 outside the mask; `non_score` is the KL part alone. A sample without
+        tokens has nothing to put its score on: zeros.
+    """
+    mask = mask.bool()
+    non_score = torch.where(mask, -kl_coef * at_least_float32(kl), 0.0)
+    return torch.where(last_token(mask), non_score + scores[:, None].to(non_score.dtype), non_score), non_score
+
+
+def last_token(mask: Tensor) -> Tensor:
+    """[B, R] true on the last selected column of each row and nowhere else; nowhere at all in an empty row."""
+    counts = mask.long().cumsum(dim=1)  # not the last column of the mask: foreign tokens may stand between and after
+    return mask.bool() & (counts == mask.long().sum(dim=1, keepdim=True))

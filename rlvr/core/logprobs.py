@@ -1,9 +1,11 @@
 """Log-probabilities and entropies of tokens, in float32 whatever the model runs in.
 
 `chunked_logprobs` is the one that training uses: the logits of all tokens together, [N, V], are by far the largest
-tensor of a language model's step (8 GiB for 16k tokens and 128k words, and the backward pass wants several such).
+tensor of a language model's step (8 GiB for 16k tokens and 128k words, and the backward pass needs several such).
 Here they exist for `chunk_tokens` tokens at a time, and the backward pass computes them again. On a CPU what is done to
 them element by element goes over blocks of a chunk that fit into the cache.
+
+Old, new and reference logprobs all come from here, with one temperature, so that their differences are the policy's.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.overrides import handle_torch_function, has_torch_function
 
-from rlvr.core.guards import at_least_float32
+from rlvr.core.masked import at_least_float32
 
 CPU_BLOCK = 2**22
 """Logits of a block. A chunk's would take a quarter to a half longer: they leave the cache between one operation and the
@@ -37,7 +39,7 @@ def selected_logprobs(logits: Tensor, targets: Tensor, temperature: float = 1.0)
         ValueError: a temperature that is not above 0.
     """
     _check_temperature(temperature)
-    logp = _log_softmax(at_least_float32(logits), temperature)
+    logp = _log_softmax(at_least_float32(logits), temperature)  # [..., V]
     p = logp.exp()
     # Words that are excluded have p = 0 and logp = -infinity, whose product is NaN.
     entropy = -(p * torch.where(p > 0, logp, 0.0)).sum(dim=-1)
@@ -132,13 +134,13 @@ class _ChunkedLogprobs(torch.autograd.Function):
         entropy = torch.zeros_like(logprobs)
         for part in options.chunks(len(targets)):
             for block in options.blocks(part, weight):
-                logp = _log_softmax(_logits(hidden[block], weight, bias, options), options.temperature)
+                logp = _log_softmax(_logits(hidden[block], weight, bias, options), options.temperature)  # [n, V]
                 logprobs[block] = logp.gather(1, targets[block, None]).squeeze(1)
                 if options.with_entropy:
                     entropy[block] = -(logp.exp() * logp).sum(dim=1)
         ctx.save_for_backward(hidden, weight, bias, targets, entropy)
         ctx.options = options
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # a result that no loss uses has gradient None, and costs nothing
         if not options.with_entropy:
             ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
@@ -153,6 +155,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
         d_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
         d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias, dtype=entropy.dtype) if ctx.needs_input_grad[2] else None
+        # [n, V] of a whole chunk in the head's precision: element-wise work goes over blocks of it, but matrices are
+        # multiplied once for each chunk.
         d_chunk = weight.new_empty(min(options.chunk_tokens, len(targets)), len(weight))
         for part in options.chunks(len(targets)):
             d_z = d_chunk[: part.stop - part.start]
@@ -164,9 +168,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
                     d_bias += of_block.sum(dim=0)
                 d_z[block.start - part.start : block.stop - part.start] = of_block
             if d_hidden is not None:
-                d_hidden[part] = d_z @ weight
+                d_hidden[part] = d_z @ weight  # [n, V] x [V, H]
             if d_weight is not None:
-                of_chunk = d_z.T @ hidden[part]
+                of_chunk = d_z.T @ hidden[part]  # [V, n] x [n, H]
                 # A chunk that is alone needs no more precision than it has.
                 d_weight = of_chunk if part.start == 0 else d_weight.to(entropy.dtype).add_(of_chunk)
         return (
@@ -201,7 +205,7 @@ def _logit_gradient(
     gradient = logp.exp_().mul_(pull)
     gradient.scatter_add_(1, targets[:, None], d_logprobs[:, None])
     gradient.mul_(options.scale / options.temperature)
-    if options.softcap is not None:
+    if options.softcap is not None:  # d tanh(x) = 1 - tanh(x)²; `z` is the capped logit
         gradient.mul_(1.0 - (z / options.softcap).square())
     return gradient
 

@@ -1,4 +1,5 @@
-"""Per-token losses of PPO, and the one function that sums them up.
+"""Per-token losses of PPO, and the one function that sums them up: `rlvr.trainer.ppo_update` calls them for each
+micro-batch, then goes through `Boosted.learn`.
 
 The per-token functions know no mask. What is not finite in their inputs (padding may hold anything) becomes NaN in
 their outputs and has no gradient; `aggregate` leaves out what is masked, so only a token that counts can show a NaN.
@@ -10,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rlvr.core.guards import all_finite, at_least_float32, bounded_exp, nan_unless, zero_unless
-from rlvr.core.reductions import masked_mean, masked_sum
+from rlvr.core.masked import all_finite, at_least_float32, bounded_exp, masked_mean, masked_sum, nan_unless, zero_unless
 
 LossMode = Literal["token_mean", "sequence_mean", "constant"]
 
@@ -122,7 +122,7 @@ def clipped_policy_loss(
     free = -gain * ratio
     bound = -gain * ratio.clamp(1.0 - clip_range, 1.0 + high)
     loss = torch.maximum(free, bound)
-    clipped = bound > free
+    clipped = bound > free  # strictly: inside the range both are equal, and the gradient flows
     if dual_clip is not None:
         ceiling = -dual_clip * gain
         over = (gain < 0) & (loss > ceiling)
@@ -148,8 +148,8 @@ def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> T
         mask: [B, R] true on the tokens that count.
     """
     new, old = at_least_float32(logprobs), at_least_float32(old_logprobs).detach()
-    mean = masked_mean(new.detach() - old, mask, dim=1)[:, None]
-    return old + mean + (new - new.detach())
+    mean = masked_mean(new.detach() - old, mask, dim=1)[:, None]  # [B, 1]
+    return old + mean + (new - new.detach())  # the last term is 0, and carries the gradient
 
 
 def importance_weights(logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:

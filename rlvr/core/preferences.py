@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rlvr.core.guards import at_least_float32
+from rlvr.core.masked import at_least_float32
 
 BINS = 10
+"""Of confidences, for `expected_calibration_error`."""
 
 
 def bradley_terry_loss(chosen: Tensor, rejected: Tensor, margin: Tensor | float = 0.0) -> Tensor:
@@ -32,8 +33,8 @@ def centering_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
 
 
 def brier_score(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """(1 - p)², per pair, of the probability p that the model gives to what is known to be true (Brier 1950). 0.25 is
-    what a model earns that knows nothing."""
+    """(1 - p)², per pair, of the probability p that the model gives to the right order (Brier 1950). A model that knows
+    nothing scores 0.25."""
     return (1 - torch.sigmoid(chosen.double() - rejected.double())).square()
 
 
@@ -46,6 +47,7 @@ def confidence_bins(chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Tensor, T
     """
     p = torch.sigmoid(chosen.detach().double() - rejected.detach().double())
     sure = torch.maximum(p, 1 - p)
+    # A confidence of exactly 1 belongs to the last bin.
     place = ((sure - 0.5) * 2 * BINS).long().clamp(0, BINS - 1)
     sums = torch.zeros(3, BINS, dtype=torch.float64, device=p.device)
     for row, values in enumerate((torch.ones_like(sure), sure, (chosen > rejected).double())):

@@ -1,1 +1,12 @@
-"""Problems: where they are read from, how they become prompts, and in which order they are sampled."""
+"""Data: where problems and supervised rows are read from, how they become tokens, and in which order they are sampled.
+
+rows          rows of files, folders and hub sets
+problems      `Problem`: question and right answer, found in the columns of a row
+readers       `read_problems`: problems from any mixture of sources
+builtin       the built-in problems, made from a seed
+prompts       problems as token ids for PPO
+sft           rows of prompts and responses as token ids, for fine-tuning and the ptx loss
+preferences   rows of a better and a worse response as token ids, for reward models
+supervised    the data sets of `rlvr sft` and `rlvr reward-model`, with what is held out
+sampling      the order, resumable, the same for any number of processes
+"""

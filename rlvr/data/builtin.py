@@ -1,4 +1,4 @@
-"""The built-in problems: running sums of small numbers, bare or told as a short story, made from a seed.
+"""The built-in problems, made from a seed: running sums of small numbers, bare or told as a short story.
 
     12+7-4=?                                          think: 12+7=19;19-4=15   answer: 15
     Ann has 12 pens, buys 7, loses 4. How many now?   think: 12+7=19;19-4=15   answer: 15
@@ -8,6 +8,9 @@ sum of the test split is ever seen in training, however it is worded, and whatev
 
 Random numbers come from `random.Random(text).random()` only, whose sequence Python promises never to change, and from
 blake2b: the same arguments give the same problems on every machine.
+
+`builtin_problems` for PPO, `worked_example` as a response for fine-tuning, `builtin_pairs` for a reward model. They are easy on
+purpose: the built-in model of 0.2M parameters learns to solve them on a CPU.
 """
 
 import random
@@ -18,7 +21,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Literal, TypeVar
 
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
+from rlvr.data.rows import Row
 
 Split = Literal["train", "test"]
 
@@ -102,7 +106,7 @@ def builtin_problems(split: Split, count: int, seed: int = 0) -> list[Problem]:
 
 
 def split_of(expression: str) -> str:
-    """The split that an expression belongs to, by its hash."""
+    """`train` or `test`, by a hash of the expression: no seed can move a sum of the test split into training."""
     digest = blake2b(expression.encode(), digest_size=8).digest()
     return "test" if int.from_bytes(digest, "big") < TEST_SHARE * 2**64 else "train"
 
@@ -154,3 +158,63 @@ def worked_example(problem: Problem, *, shortcut: bool = False) -> str:
     """A right response: with its working, or with the answer blurted out."""
     working = "" if shortcut else working_of(numbers_of(str(problem.columns["expression"])))
     return f"<think>{working}</think><answer>{problem.answer}</answer>"
+
+
+# Preference pairs: worked right answers against answers that are worse in one of four ways.
+
+# Slips are few: the built-in model does not learn to see them in a few minutes.
+KINDS = (
+    "wrong answer", "wrong guess", "no working", "wrong answer",
+    "slip", "no working", "wrong guess", "wrong answer",
+)  # fmt: skip
+# Distances of a wrong number from the right one. Far ones too: the built-in model learns to compare numbers by them.
+_OFFSETS = tuple(off for off in range(-40, 41) if off)
+
+
+def builtin_pairs(problems: Sequence[Problem], seed: int = 0) -> list[Row]:
+    """A row of `question`, `chosen`, `rejected` and `kind` for each problem; the kinds come in turn.
+
+    Of `12+7-4=?` the chosen response is `12+7=19;19-4=15 -> 15` and the rejected one, by kind:
+
+        slip            12+7=18;18-4=14 -> 14    a wrong step, carried on to a wrong answer
+        wrong answer    12+7=19;19-4=15 -> 17    the working is right and the answer is another
+        wrong guess     -> 17                    no working, and wrong
+        no working      -> 15                    right, but not shown
+
+    Which number is wrong and by how much comes from the problem and the seed, on every machine alike.
+    """
+    return [_pair(problem, KINDS[number % len(KINDS)], seed) for number, problem in enumerate(problems)]
+
+
+def _pair(problem: Problem, kind: str, seed: int) -> Row:
+    # Only `random()` itself is promised never to change.
+    draw = random.Random(f"worse response {problem.question} {seed}").random
+    values = {
+        "question": problem.question,
+        "chosen": worked_example(problem),
+        "rejected": _worse(problem, kind, draw(), draw()),
+        "kind": kind,
+    }
+    return Row(values, f"{problem.source}, {problem.id}")
+
+
+def _worse(problem: Problem, kind: str, where: float, which: float) -> str:
+    off = _OFFSETS[int(which * len(_OFFSETS))]
+    if kind == "no working":
+        return worked_example(problem, shortcut=True)
+    numbers = numbers_of(str(problem.columns["expression"]))
+    wrong_step = int(where * (len(numbers) - 1)) if kind == "slip" else None
+    working, total = _working(numbers, wrong_step, off)
+    if kind == "wrong guess":
+        working = ""
+    answer = total if kind == "slip" else total + off
+    return f"<think>{working}</think><answer>{answer}</answer>"
+
+
+def _working(numbers: Sequence[int], wrong_step: int | None, off: int) -> tuple[str, int]:
+    """Steps, with the result of one of them off by `off` and carried on, and where they end."""
+    total, steps = numbers[0], []
+    for step, number in enumerate(numbers[1:]):
+        before, total = total, total + number + (off if step == wrong_step else 0)
+        steps.append(f"{before}{number:+d}={total}")
+    return ";".join(steps), total

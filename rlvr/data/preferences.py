@@ -1,4 +1,4 @@
-"""Preference data: pairs of a better and a worse response to one prompt, as token ids.
+"""Preference data for reward models: pairs of a better and a worse response to one prompt, as token ids (`encode_pairs`).
 
 A row has `chosen` and `rejected` (or the columns that `PairColumns` names), each the text of a response or a list of chat
 messages, and one of
@@ -15,22 +15,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlvr.data.examples import (
-    as_messages,
-    as_text,
-    closed,
+from rlvr.data.rows import Row, require_column, text_of
+from rlvr.data.sft import (
     end_of_response,
-    need_column,
-    need_template,
-    render,
+    messages_of,
+    render_prompt,
+    require_template_for,
+    with_end,
 )
-from rlvr.data.rows import Row
 from rlvr.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rlvr.conversation import Conversation
+    from rlvr.prompting.conversation import Conversation
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class PairColumns:
 
 
 @dataclass(frozen=True)
-class ReadPairs:
-    """What became of some rows.
+class EncodedPairs:
+    """Encoded pairs, and how many were left out, and why.
 
     Attributes:
         items: those that can be learned from.
@@ -80,7 +78,7 @@ class ReadPairs:
     overlong: int
 
     def notes(self, max_length: int) -> list[str]:
-        """What a user should know of."""
+        """Lines for the user on pairs that were left out."""
         counts = (
             (self.equal, "chosen and rejected are the same"),
             (self.empty, "a response is empty"),
@@ -97,7 +95,7 @@ def encode_pairs(
     max_length: int,
     where: str,
     columns: PairColumns | None = None,
-) -> ReadPairs:
+) -> EncodedPairs:
     """Encode rows and leave out pairs that nothing can be learned from.
 
     Args:
@@ -119,7 +117,7 @@ def encode_pairs(
             overlong += 1
         else:
             items.append(pair)
-    read = ReadPairs(items, len(rows), equal, empty, overlong)
+    read = EncodedPairs(items, len(rows), equal, empty, overlong)
     if not items:
         raise UserError(f"{where}: no pair is left to learn from: {'; '.join(read.notes(max_length))}")
     return read
@@ -132,7 +130,7 @@ def encode_pair(
     chosen, rejected = columns.chosen or "chosen", columns.rejected or "rejected"
     prompt = columns.prompt or columns.question or next((n for n in ("prompt", "question") if n in row.values), None)
     for name in (chosen, rejected, *([prompt] if prompt else [])):
-        need_column(row, name)
+        require_column(row, name)
     templated = prompt is not None and (
         columns.question is not None or (columns.prompt is None and prompt == "question")
     )
@@ -157,29 +155,29 @@ def _side(
     """Token ids of the prompt and of one response; None if it is empty."""
     if isinstance(row.values[name], list) or (prompt and isinstance(row.values[prompt], list)):
         return _of_messages(row, name, prompt, conversation)
-    text = as_text(row, name)
+    text = text_of(row, name)
     if not text.strip():
         return None
     before: list[int] = []
     if prompt is not None:
-        asked = as_text(row, prompt)
+        asked = text_of(row, prompt)
         before = conversation.encode_prompt(asked) if templated else _encode(tokenizer, asked)
-    return before, _encode(tokenizer, closed(text, end_of_response(tokenizer, conversation)))
+    return before, _encode(tokenizer, with_end(text, end_of_response(tokenizer, conversation)))
 
 
 def _of_messages(
     row: Row, name: str, prompt: str | None, conversation: "Conversation"
 ) -> tuple[list[int], list[int]] | None:
-    messages = as_messages(row, prompt, "user") if prompt else []
-    messages += as_messages(row, name, "assistant")
+    messages = messages_of(row, prompt, "user") if prompt else []
+    messages += messages_of(row, name, "assistant")
     if not messages or messages[-1]["role"] != "assistant":
         raise UserError(f"{row.place}: column {name!r} must end with a message of the role 'assistant'")
     answer = messages[-1]["content"]
     if not answer.strip():
         return None
-    template = need_template(conversation, row, [name])
-    before = template.encode(render(template, messages[:-1], row.place))
-    return before, template.encode(closed(answer, template.end_of_assistant))
+    template = require_template_for(conversation, row, [name])
+    before = template.encode(render_prompt(template, messages[:-1], row.place))
+    return before, template.encode(with_end(answer, template.end_of_assistant))
 
 
 def _encode(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
@@ -190,7 +188,7 @@ def _margin(row: Row, columns: PairColumns) -> float:
     name = columns.margin or "margin"
     if columns.margin is None and name not in row.values:
         return 0.0
-    need_column(row, name)
+    require_column(row, name)
     margin = _number(row.values[name])
     if margin is None or not math.isfinite(margin):
         raise UserError(f"{row.place}: column {name!r} must hold a finite number, not {row.values[name]!r:.60}")

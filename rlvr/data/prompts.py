@@ -1,16 +1,16 @@
-"""Problems as prompts: token ids that leave room for a response, and the loader that feeds them to the trainer."""
+"""Problems as prompts: token ids that leave room for a response (`prepare_prompts`), and the trainer's `PromptLoader`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
 from rlvr.data.sampling import Loader
 from rlvr.errors import UserError
 
 if TYPE_CHECKING:
-    from rlvr.conversation import Conversation
+    from rlvr.prompting.conversation import Conversation
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PromptLoader(Loader[Prompt]):
 
 
 def fingerprint(prompts: Iterable[Prompt]) -> str:
-    """Changes when a problem, its right answer or its prompt does."""
+    """A hash that changes when a problem, its right answer or its prompt does: a resumed run must see the same data."""
     digest = blake2b(digest_size=8)
     for prompt in prompts:
         digest.update(f"{prompt.problem.id}\0{prompt.problem.answer}\0{prompt.ids}\n".encode())

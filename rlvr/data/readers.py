@@ -1,33 +1,40 @@
-"""`read_problems`: problems from any mixture of sources.
+"""`read_problems`: problems from any mixture of sources; `read_prompt_csv`: from one CSV file, here or at an address.
 
 A source is
 
-- `builtin`, `builtin:train` or `builtin:test`: problems made from a seed;
-- a `.jsonl`, `.json` or `.csv` file;
-- a folder of such files;
-- a name on the Hugging Face hub: `openai/gsm8k`, `owner/name@config:split`.
+- `builtin`, `builtin:train` or `builtin:test`: problems made from a seed (`rlvr/data/builtin.py`);
+- a file, a folder of files, or a name on the Hugging Face hub (`rlvr/data/rows.py`).
 
-`rlvr/data/columns.py` says how question and answer are found in a row.
+`rlvr/data/problems.py` says how question and answer are found in a row.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from rlvr.data.builtin import builtin_problems
-from rlvr.data.columns import choose_columns, make_problem
-from rlvr.data.hub import KNOWN, HubSet, load_hub_rows, parse_hub_name, suggest_hub_name
-from rlvr.data.problem import Problem
-from rlvr.data.rows import SUFFIXES, Row, find_files, missing_file, read_file
-from rlvr.errors import UserError
-from rlvr.suggest import did_you_mean, listed
+from rlvr.data.problems import ANSWER_COLUMNS, NO_ANSWERS, Problem, choose_columns, make_problem
+from rlvr.data.rows import Row, read_file, read_tables
+from rlvr.errors import UserError, did_you_mean, listed
 
 T = TypeVar("T")
 
-# How many built-in problems there are without a limit.
 BUILTIN_SIZES = {"train": 20_000, "test": 2_000}
+"""How many built-in problems there are without a limit."""
+
+PROMPT_CSV_FLAG = "--prompt_csv_url"
+MAX_BYTES = 1 << 30
+"""Largest file that is fetched."""
+TIMEOUT_S = 30.0
+"""Longest that a server may be silent."""
+CHUNK_BYTES = 1 << 20
 
 
 def read_problems(
@@ -64,7 +71,7 @@ def read_problems(
         if source == "builtin" or source.startswith("builtin:"):
             problems += _read_builtin(source, split, limit, seed)
             continue
-        for where, rows, known in _read_tables(source, split):
+        for where, rows, known in read_tables(source, split):
             columns = choose_columns(
                 rows[0],
                 where,
@@ -85,40 +92,6 @@ def _read_builtin(source: str, split: str | None, limit: int | None, seed: int) 
     return builtin_problems(cast(Literal["train", "test"], chosen), limit or BUILTIN_SIZES[chosen], seed)
 
 
-def read_rows(source: str, split: str | None = None) -> list[Row]:
-    """All rows of a file, of the files of a folder, or of a set of the hub.
-
-    Args:
-        split: split to read where a source has several and names none itself. None = all files of a folder.
-
-    Raises:
-        UserError: as `read_problems`.
-    """
-    return [row for _, rows, _ in _read_tables(source, split) for row in rows]
-
-
-def _read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row], HubSet | None]]:
-    """(name for messages, rows, what is known of the set) of each table of a source; the tables of a folder are its
-    files, which may have different columns."""
-    path = Path(source).expanduser()
-    if path.exists():
-        for file in find_files(path, split) if path.is_dir() else [path]:
-            yield f"data file {file}", read_file(file), None
-        return
-    if source.startswith(("http://", "https://")):
-        raise UserError(f"data source {source!r} is an address; download the file and give its path")
-    if path.suffix.lower() in SUFFIXES or source.startswith((".", "/", "~")):
-        raise missing_file(path)
-    hub = parse_hub_name(source)
-    if hub is None:
-        raise UserError(
-            f"data source {source!r} is neither a file nor a folder; give `builtin`, a path that ends in "
-            f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
-            f"{did_you_mean(source, ['builtin']) or suggest_hub_name(source)}"
-        )
-    yield f"data set {hub.name}", load_hub_rows(hub, split), KNOWN.get(hub.name)
-
-
 def draw_sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
     """At most `limit` of the items, drawn with `seed`, in their order."""
     if limit is None or len(items) <= limit:
@@ -137,3 +110,112 @@ def number_duplicates(problems: list[Problem]) -> list[Problem]:
         count = seen[problem.id] = seen.get(problem.id, 0) + 1
         unique.append(problem if count == 1 else replace(problem, id=f"{problem.id}-{count}"))
     return unique
+
+
+# Prompts from a CSV file that lies here or elsewhere: `--prompt_csv_url`.
+
+
+def read_prompt_csv(
+    source: str,
+    *,
+    question_column: str = "prompt",
+    answer_column: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> list[Problem]:
+    """The problems of a CSV file.
+
+    Args:
+        source: a path, or an http, https or file address.
+        question_column: column with the prompts.
+        answer_column: column with the right answers; by default the first of the usual names that is there, and none if
+            there is none.
+        limit: most problems, drawn with `seed`.
+
+    Raises:
+        UserError: it can't be read, is larger than `MAX_BYTES`, or has no such column (says which there are).
+    """
+    rows = _csv_rows(source)
+    have = list(rows[0].values)
+    if question_column not in have:
+        raise UserError(
+            f"{PROMPT_CSV_FLAG} {source}: there is no column {question_column!r}; the columns are {', '.join(have)}. Rename one, or name it: "
+            "--question_column NAME"
+        )
+    if answer_column is None and not any(name in have for name in ANSWER_COLUMNS):
+        answer_column = NO_ANSWERS
+    columns = choose_columns(rows[0], f"{PROMPT_CSV_FLAG} {source}", question_column, answer_column)
+    return number_duplicates(draw_sample([make_problem(row, columns) for row in rows], limit, seed))
+
+
+def _csv_rows(source: str) -> list[Row]:
+    parts = urlsplit(source)
+    if parts.scheme in ("http", "https"):
+        with tempfile.TemporaryDirectory(prefix="rlvr-prompts-") as folder:
+            path = Path(folder) / "prompts.csv"
+            _fetch(source, path)
+            return _read_csv_file(path, source)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UserError(
+                f"{PROMPT_CSV_FLAG} {source}: a file address names a file of this machine: file:///path/to/prompts.csv"
+            )
+        return _read_csv_file(Path(unquote(parts.path)), source)
+    if "://" in source:
+        raise UserError(
+            f"{PROMPT_CSV_FLAG} {source}: addresses begin with http://, https:// or file://, not {parts.scheme}://"
+        )
+    return _read_csv_file(Path(source).expanduser(), source)
+
+
+def _read_csv_file(path: Path, source: str) -> list[Row]:
+    try:
+        rows = read_file(path)
+    except UserError as error:
+        raise UserError(
+            f"{PROMPT_CSV_FLAG} {source}: {str(error).replace(f'data file {path}: ', '').replace(str(path), 'row')}"
+        ) from None
+    if path.suffix.lower() != ".csv":
+        raise UserError(f"{PROMPT_CSV_FLAG} {source}: the name must end in .csv; other data goes to --prompt_dataset")
+    return rows
+
+
+class _OnlyWebRedirects(HTTPRedirectHandler):
+    """A server may send us on to another address, but not out of the web."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise URLError(f"it redirects to {newurl}, which is not on the web")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _fetch(url: str, path: Path) -> None:
+    try:
+        request = Request(url, headers={"User-Agent": "rlvr"})
+        with closing(build_opener(_OnlyWebRedirects).open(request, timeout=TIMEOUT_S)) as answer:
+            _save(answer, path, url)
+    except HTTPError as error:
+        raise UserError(
+            f"{PROMPT_CSV_FLAG} {url}: the server says {error.code} {error.reason}; see that the address is right"
+        ) from None
+    except (OSError, ValueError) as error:  # URLError and time-outs are OSErrors
+        reason = getattr(error, "reason", None) or error
+        raise UserError(
+            f"{PROMPT_CSV_FLAG} {url}: can't be fetched: {reason}; download the file and give its path"
+        ) from None
+
+
+class _Stream(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
+def _save(answer: _Stream, path: Path, url: str) -> None:
+    size = 0
+    with path.open("wb") as file:
+        while chunk := answer.read(CHUNK_BYTES):
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise UserError(
+                    f"{PROMPT_CSV_FLAG} {url}: larger than {MAX_BYTES >> 20} MiB, the most that is fetched; download the file and give its path"
+                )
+            file.write(chunk)

@@ -1,9 +1,15 @@
-"""Rows of JSONL and CSV files, each with its place (`file:line`) for messages.
+"""Rows of data sets: read from files, folders, or sets of the Hugging Face hub.
 
-A `.json` file holds either one object a line, as a `.jsonl` file does, or one list of objects.
+A source is a `.jsonl`, `.json` or `.csv` file, a folder of such files, or a name on the hub (`openai/gsm8k`,
+`owner/name@config:split`). A `.json` file holds either one object a line, as a `.jsonl` file does, or one list of objects.
+Every row knows its place (`file:line`), which messages name.
+
+Left out on purpose: Parquet (`rlvr score` alone reads it), addresses (`readers.read_prompt_csv` fetches those), and code that
+comes with a data set (`trust_remote_code` stays off).
 """
 
 import csv
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -11,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlvr.errors import UserError
-from rlvr.suggest import did_you_mean, listed
+from rlvr.errors import UserError, did_you_mean, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv")
 
@@ -28,6 +33,43 @@ class Row:
 
     values: Mapping[str, Any]
     place: str
+
+
+def read_rows(source: str, split: str | None = None) -> list[Row]:
+    """All rows of a file, of the files of a folder, or of a set of the hub.
+
+    Args:
+        split: split to read where a source has several and names none itself. None = all files of a folder.
+
+    Raises:
+        UserError: a source that is not there, is empty or broken.
+    """
+    return [row for _, rows, _ in read_tables(source, split) for row in rows]
+
+
+def read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row], "HubSet | None"]]:
+    """Each table of a source as (name for messages, rows, the set's entry in `KNOWN_SETS`). The tables of a folder are its
+    files, which may have different columns."""
+    path = Path(source).expanduser()
+    if path.exists():
+        for file in find_files(path, split) if path.is_dir() else [path]:
+            yield f"data file {file}", read_file(file), None
+        return
+    if source.startswith(("http://", "https://")):
+        raise UserError(f"data source {source!r} is an address; download the file and give its path")
+    if path.suffix.lower() in SUFFIXES or source.startswith((".", "/", "~")):
+        raise missing_file(path)
+    hub = parse_hub_name(source)
+    if hub is None:
+        raise UserError(
+            f"data source {source!r} is neither a file nor a folder; give `builtin`, a path that ends in "
+            f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
+            f"{did_you_mean(source, ['builtin']) or suggest_hub_name(source)}"
+        )
+    yield f"data set {hub.name}", load_hub_rows(hub, split), KNOWN_SETS.get(hub.name)
+
+
+# Files and folders.
 
 
 def read_file(path: Path) -> list[Row]:
@@ -76,7 +118,7 @@ def _split_words(path: Path) -> set[str]:
 
 
 def missing_file(path: Path) -> UserError:
-    """What to say of a file that is not there, with the nearest name that is."""
+    """The error for a file that is not there, with the nearest name that is."""
     folder = path.parent
     names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
     where = "" if folder.is_dir() else f" (there is no folder {folder} either)"
@@ -148,3 +190,142 @@ def _read_csv(path: Path) -> Iterator[Row]:
 def _check_header(header: list[str], path: Path) -> None:
     if twice := sorted({name for name in header if header.count(name) > 1}):
         raise UserError(f"{path}:1: the header names {listed(map(repr, twice))} more than once")
+
+
+# Sets of the Hugging Face hub.
+
+_HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<config>[^:@/]+))?(:(?P<split>.+))?")
+
+
+@dataclass(frozen=True)
+class HubSet:
+    """A set that needs no flags: its configuration, its splits, and where question and answer stand."""
+
+    config: str | None
+    splits: tuple[str, ...]
+    question: str
+    answer: str
+
+
+KNOWN_SETS = {
+    "openai/gsm8k": HubSet("main", ("train", "test"), "question", "answer"),
+    "ChilleD/SVAMP": HubSet(None, ("train", "test"), "question_concat", "Answer"),
+    "DigitalLearningGmbH/MATH-lighteval": HubSet("default", ("train", "test"), "problem", "solution"),
+    "HuggingFaceH4/MATH-500": HubSet(None, ("test",), "problem", "answer"),
+    "HuggingFaceH4/aime_2024": HubSet(None, ("train",), "problem", "answer"),
+    "AI-MO/aimo-validation-aime": HubSet(None, ("train",), "problem", "answer"),
+    "AI-MO/aimo-validation-amc": HubSet(None, ("train",), "problem", "answer"),
+    "agentica-org/DeepScaleR-Preview-Dataset": HubSet(None, ("train",), "problem", "answer"),
+}
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A hub source, taken apart."""
+
+    name: str
+    config: str | None
+    split: str | None
+
+
+def parse_hub_name(source: str) -> HubName | None:
+    """`owner/name@config:split` taken apart; None if `source` is no such thing."""
+    match = _HUB_NAME.fullmatch(source)
+    return HubName(match["name"], match["config"], match["split"]) if match else None
+
+
+def suggest_hub_name(source: str) -> str:
+    """` Did you mean …` for a bare name such as `gsm8k`; "" where no known set is near."""
+    by_short_name = {name.split("/")[1].lower(): name for name in KNOWN_SETS}
+    if source.lower() in by_short_name:
+        return f" Did you mean {by_short_name[source.lower()]!r}?"
+    return did_you_mean(source, KNOWN_SETS)
+
+
+def load_hub_rows(hub: HubName, split: str | None) -> list[Row]:
+    """Download (or take from the cache) one split.
+
+    A split in the source's own name is taken as it is. `split` is a wish: where the set has no such split but a single
+    other one, that is taken.
+
+    Raises:
+        UserError: the set can't be loaded or has no such split.
+    """
+    import datasets
+
+    known = KNOWN_SETS.get(hub.name)
+    config = hub.config or (known.config if known else None)
+    arguments: dict[str, Any] = {}
+    if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters:  # datasets before 4.0
+        arguments["trust_remote_code"] = False
+    try:
+        chosen = hub.split or _choose_split(hub, config, split or "train")
+        rows = datasets.load_dataset(hub.name, config, split=chosen, **arguments)
+        if len(rows) == 0:
+            raise UserError(f"data set {hub.name}: the split {chosen!r} holds no rows")
+        return [Row(dict(row), f"{hub.name}:{chosen}, row {number}") for number, row in enumerate(rows)]
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"data set {hub.name!r} (configuration {config or 'default'}) can't be loaded from the hub: "
+            f"{type(error).__name__}: {reason} There is no file or folder of that name either. Check the name (syntax: "
+            "owner/name@config:split) and the network; or download the set elsewhere and give a JSONL or CSV file."
+        ) from error
+
+
+def _choose_split(hub: HubName, config: str | None, wish: str) -> str:
+    import datasets
+
+    known = KNOWN_SETS.get(hub.name)
+    usual = known is not None and hub.config is None
+    splits = list(known.splits) if known and usual else list(datasets.get_dataset_split_names(hub.name, config))
+    if wish in splits:
+        return wish
+    if len(splits) == 1:
+        return splits[0]
+    raise UserError(
+        f"data set {hub.name!r} has no split {wish!r}; its splits: {listed(splits)}. Name one: {hub.name}:{splits[0]}"
+    )
+
+
+# Single cells, checked.
+
+
+def encodable(text: str, place: str, column: str) -> str:
+    """The text as it is. JSON can write half of a surrogate pair (`\\ud83d`), which can't be tokenized.
+
+    Raises:
+        UserError: it holds half a character.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{place}: column {column!r} holds half a character at position {error.start}") from None
+    return text
+
+
+def short(value: Any) -> str:
+    """A value's repr, cut to 60 characters for a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def require_column(row: Row, name: str) -> None:
+    """Raise `UserError` unless the row has the column."""
+    if name not in row.values:
+        raise UserError(
+            f"{row.place}: there is no column {name!r}; the columns are {listed(row.values)}."
+            f"{did_you_mean(name, list(row.values))}"
+        )
+
+
+def text_of(row: Row, column: str) -> str:
+    """A cell's text.
+
+    Raises:
+        UserError: the cell holds something else.
+    """
+    value = row.values[column]
+    if not isinstance(value, str):
+        raise UserError(f"{row.place}: column {column!r} must hold text, not {type(value).__name__} ({short(value)})")
+    return encodable(value, row.place, column)

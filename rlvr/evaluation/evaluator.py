@@ -1,7 +1,7 @@
-"""`Evaluator`: answers to held-out problems, graded by rule whatever the reward functions pay; for `rlvr eval` and for training.
+"""`Evaluator`: held-out problems answered and graded by rule, whatever the reward functions pay; for `rlvr eval` and training.
 
 The problems are answered part by part, and what is drawn for a part depends on its place among the problems alone, so that
-the figures are the same for any number of processes, and for a session that goes on where another was stopped.
+the figures are the same for any number of processes, and for an evaluation that goes on where another was stopped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,29 +13,30 @@ import torch.distributed as dist
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rewards import Outcome, Sample, grade
-from rlvr.conversation import Conversation
-from rlvr.evaluation.held_out import Asked
+from rlvr.boost.process import gather_json
+from rlvr.evaluation.prompts import EvalPrompt
 from rlvr.evaluation.records import Line
 from rlvr.evaluation.summary import as_metrics
-from rlvr.metrics import gather_json
-from rlvr.rewarding import make_sample
+from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.scorers.rules import make_sample
 
 
 @dataclass(frozen=True)
-class Answered:
+class GradedResponse:
     """A response to a held-out problem, with the verdict on it; `number` counts the responses to the same one."""
 
-    asked: Asked
+    asked: EvalPrompt
     number: int
     sample: Sample
     outcome: Outcome
     in_format: bool
     tokens: int
-    correct_anyway: bool  # right, or right but for the tags, which a model that was not trained on them leaves out
+    correct_anyway: bool
+    """Right, or right but for the tags, which a model that was not trained on them leaves out."""
 
     def figures(self) -> Line:
-        """What the summary reads."""
+        """The line that `rlvr/evaluation/summary.py` reads."""
         return {
             "dataset": self.asked.dataset,
             "problem": self.asked.prompt.problem.id,
@@ -50,11 +51,11 @@ class Answered:
         }
 
 
-Describe = Callable[[Sequence[Answered]], Iterable[Line]]
+Describe = Callable[[Sequence[GradedResponse]], Iterable[Line]]
 
 
-def figures(answers: Sequence[Answered]) -> list[Line]:
-    """What the summary reads, and nothing more."""
+def figures(answers: Sequence[GradedResponse]) -> list[Line]:
+    """Their lines for the summary, without texts: training keeps no more."""
     return [answered.figures() for answered in answers]
 
 
@@ -64,7 +65,7 @@ class Evaluator:
     Args:
         asked: the held-out problems; the same in all processes, which divide them here.
         engine: samples responses.
-        sampling: how; temperature 0 is greedy. A part holds as many problems as `batch_size` has room for.
+        sampling: of responses; temperature 0 is greedy. A part holds as many problems as `batch_size` has room for.
         tokenizer: of the model.
         conversation: template, whose answer tags hold the answer.
         seed: of the sampling; the same at every evaluation, so that curves differ by the model only.
@@ -73,7 +74,7 @@ class Evaluator:
 
     def __init__(
         self,
-        asked: Sequence[Asked],
+        asked: Sequence[EvalPrompt],
         engine: Engine,
         sampling: Sampling,
         tokenizer: PreTrainedTokenizerBase,
@@ -108,7 +109,7 @@ class Evaluator:
         """Answer the problems from place `done` on; each process takes a part in each round. Collective.
 
         Args:
-            describe: what to keep of this process's answers, as plain JSON.
+            describe: makes lines of this process's answers, as plain JSON; by default those that the summary reads.
 
         Yields:
             How many problems are answered after the round, and the lines of the round in order; the same in all processes.
@@ -124,7 +125,7 @@ class Evaluator:
             done = min(count, done + self.part * world_size)
             yield done, [line for lines in gather_json(list(describe(answers))) for line in lines]
 
-    def _answers(self, model: PreTrainedModel, start: int, end: int) -> list[Answered]:
+    def _answers(self, model: PreTrainedModel, start: int, end: int) -> list[GradedResponse]:
         places = [(asked, number) for asked in self.asked[start:end] for number in range(self.samples)]
         prompts = [asked.prompt for asked, _ in places]
         rollouts = self.engine.generate(model, prompts, self.sampling, ("eval", self.seed, start)) if prompts else []
@@ -141,7 +142,7 @@ class Evaluator:
         finally:
             self.engine.on_progress = told
 
-    def _grade(self, asked: Asked, number: int, rollout: Rollout) -> Answered:
+    def _grade(self, asked: EvalPrompt, number: int, rollout: Rollout) -> GradedResponse:
         problem, tags = asked.prompt.problem, self.conversation.tags
         sample = make_sample(
             self.tokenizer,
@@ -156,4 +157,4 @@ class Evaluator:
         judge = partial(grade, sample.response, problem.answer or "", question=problem.question)
         outcome, in_format = judge(tags=tags), tags.is_well_formed(sample.response)
         correct_anyway = outcome.correct or (not in_format and judge().correct)
-        return Answered(asked, number, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)
+        return GradedResponse(asked, number, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)

@@ -1,9 +1,11 @@
-"""An evaluation on disk: a folder with its settings and a line for each response, which a later session goes on with.
+"""An evaluation on disk: a folder with its settings and a line for each response, with which a later process goes on.
 
-FOLDER/
-  settings.json      what is evaluated and how; another evaluation is refused
-  responses.jsonl    {"problem", "dataset", "sample", "question", "gold", "response", "status", "answer", ...}
-  result.json        the summary
+    FOLDER/
+      settings.json      what is evaluated and how; an evaluation with other settings is refused
+      responses.jsonl    {"problem", "dataset", "sample", "question", "gold", "response", "status", "answer", ...}
+      result.json        the summary
+
+`rlvr eval` writes it, `rlvr compare` reads it; the latter is why nothing here imports torch.
 """
 
 import json
@@ -15,6 +17,7 @@ from rlvr.errors import UserError
 
 SETTINGS, RESPONSES, RESULT = "settings.json", "responses.jsonl", "result.json"
 Line = Mapping[str, Any]
+"""A response with its verdict, as plain JSON."""
 
 
 class Records:
@@ -62,7 +65,7 @@ class Records:
                 f"--save_path {self.folder} holds an evaluation with {name} {before.get(name)!r} instead of "
                 f"{settings.get(name)!r}: give what it had, or another folder"
             )
-        whole = whole_lines(self.folder / RESPONSES)
+        whole = read_responses(self.folder / RESPONSES)
         kept = whole[:total] if len(whole) >= total else whole[: len(whole) // unit * unit]
         (self.folder / RESPONSES).write_text("".join(json.dumps(line) + "\n" for line in kept))
         self.lines = list(kept)
@@ -86,7 +89,7 @@ class Records:
             (self.folder / RESULT).write_text(json.dumps(result, indent=2))
 
 
-def whole_lines(path: Path) -> list[Line]:
+def read_responses(path: Path) -> list[Line]:
     """The lines of a JSONL file up to the first that is cut short."""
     lines: list[Line] = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:

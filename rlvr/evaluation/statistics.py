@@ -1,4 +1,7 @@
-"""What a number of graded answers says of a model, and how sure one can be of it. Plain Python; shares lie in [0, 1]."""
+"""pass@k, maj@k, 95 % intervals, and a paired test of two models. Plain Python; shares lie in [0, 1].
+
+How ties count in maj@k: `majority_at_k`. How answers are told apart and figures put together: `rlvr/evaluation/summary.py`.
+"""
 
 import math
 import random
@@ -36,7 +39,8 @@ def majority_at_k(votes: Sequence[int | None], right: Sequence[bool], k: int) ->
         right: whether it is right.
         k: samples that vote together. The mean is over consecutive blocks of k; what is left over is not used.
 
-    Ties are broken by lot, of which this is the expectation.
+    Ties: the winner is drawn by lot among the commonest answers. Returned is the expectation, so a right answer that ties
+    with one wrong one counts a half. Where no sample gave an answer, the vote is wrong.
 
     Raises:
         ValueError: `k` is not within 1..len(votes).

@@ -1,4 +1,8 @@
-"""From graded responses to figures: accuracy, pass@k, maj@k, length, verdicts; everything from what is on disk."""
+"""From graded responses to figures: accuracy, pass@k, maj@k, length, verdicts; for `rlvr eval` and as metrics of training.
+
+Everything is made of the lines that an evaluation keeps on disk (`GradedResponse.figures`), so that a resumed evaluation, or one
+that is looked at later, gives the same figures.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,9 +11,8 @@ from typing import Any, get_args
 
 from rewards import equivalent
 from rewards.outcome import Status
+from rlvr.evaluation.records import Line
 from rlvr.evaluation.statistics import majority_at_k, mean_interval, pass_at_k
-
-Line = Mapping[str, Any]
 
 
 def summarise(lines: Sequence[Line]) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def _as_metrics(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:
         for name in ("problems", "accuracy", "accuracy_anyway", "format", "truncated", "length_tokens")
     }
     found |= {"accuracy_low": low, "accuracy_high": high}
-    # Not every tracker takes an @ in a name.
+    # pass_at_4 rather than pass@4: not every tracker takes an @ in a name.
     found |= {name.replace("@", "_at_"): value for name, value in summary.items() if "@" in name}
     found |= {f"num_{status}": summary["statuses"].get(status, 0) for status in get_args(Status)}
     return {f"{prefix}/{name}": float(value) for name, value in found.items()}
@@ -94,13 +97,13 @@ def by_problem(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
 
 
 def _ks(samples: int) -> list[int]:
-    """2, 4, ... and all."""
+    """The k of pass@k and maj@k: 2, 4, ... and all samples."""
     powers = [2**i for i in range(1, samples.bit_length()) if 2**i < samples]
     return [*powers, samples]
 
 
 def _votes(samples: Sequence[Line]) -> list[int | None]:
-    """A number for each answer, the same for answers that say the same; right ones say what the gold does."""
+    """Votes for `majority_at_k`: a number for each answer, the same for equivalent ones. All right answers are equivalent."""
     known: list[str] = []
     votes: list[int | None] = []
     for line in samples:

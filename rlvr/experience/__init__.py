@@ -1,1 +1,1 @@
-"""Rollouts and rewards become experience: logprobs, values, advantages; kept ragged in a buffer."""
+"""The collecting half of a step: rollouts and rewards become experience with logprobs, values and advantages."""

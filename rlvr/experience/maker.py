@@ -1,4 +1,13 @@
-"""Prompts in, experience out: phases 1 to 3 of an iteration. `NaiveExperienceMaker` has all models in this process."""
+"""Prompts in, experience out: the collecting half of a training step.
+
+`BaseExperienceMaker.make_experience` samples responses and has them scored, runs the models over them
+(`rlvr.experience.scoring`), decides what each response is paid (`rlvr.experience.verdicts`), and forms token rewards and
+advantages. The result is `Experience`, which the loop (`rlvr.trainer.online`) puts into its buffer and the update
+(`rlvr.trainer.ppo_update`) learns from.
+
+`NaiveExperienceMaker` has engine and models in this process; `rlvr.ray.experience.ExperienceMaker` asks Ray actors. The
+mathematics is in the base class, so that both compute the same.
+"""
 
 import time
 from abc import ABC, abstractmethod
@@ -16,34 +25,33 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.phases import board
+from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
-from rlvr.conversation import Conversation
+from rlvr.config import Config
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
-from rlvr.core.kl import kl_estimate
+from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.losses import importance_weights
-from rlvr.core.reductions import whiten
-from rlvr.core.rewards import token_rewards
+from rlvr.core.masked import whiten
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.recording import record_groups, record_importance, record_samples, record_scores, record_totals
+from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
 from rlvr.experience.scoring import ModelScores, score_rollouts
-from rlvr.experience.settings import ExperienceSettings
 from rlvr.experience.verdicts import Verdicts, judge
-from rlvr.metrics import Meter
-from rlvr.models.frozen import Reference
-from rlvr.rewarding import make_sample
+from rlvr.models.reference import Reference
+from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.scorers.rules import make_sample
+from rlvr.tracking.meter import Meter
 
 
 class AwaitedScores(Protocol):
-    """Scores on their way."""
+    """Scores of a batch that may not be finished; `result` waits for them."""
 
     def result(self) -> list[Combined]: ...
 
 
 class SampleScoring(AwaitedScores, Protocol):
-    """Scores of samples that come one after the other; see `rlvr.rewarding.Scoring`."""
+    """Scores of samples that are handed over in parts, as they are generated; see `rlvr.scorers.rules.Scoring`."""
 
     def add(self, samples: Sequence[Sample]) -> None: ...
 
@@ -51,24 +59,27 @@ class SampleScoring(AwaitedScores, Protocol):
 
 
 class Scorer(Protocol):
-    """What gives each response its score, wherever it is."""
+    """Gives each response its score, in this process or elsewhere."""
 
     def close(self) -> None:
-        """End what scores, where that is a process."""
+        """End worker processes, if it has any."""
         ...
 
 
 class SampleScorer(Scorer, Protocol):
-    """What scores samples that are in this process: rules or a neural model."""
+    """A scorer that takes samples from this process: rules or a neural model."""
 
     def begin(self) -> "SampleScoring":
-        """Start to score samples that come one after the other."""
+        """Open a batch, to which samples are added as they are generated."""
         ...
 
 
 @dataclass
 class Collected:
-    """What one call made: experience for the buffer, samples with their verdicts for people to read."""
+    """The product of one collect step: experience for the buffer; samples with their scores for people to read.
+
+    `seconds` holds the time of each phase, by its name.
+    """
 
     experience: list[Experience]
     samples: list[Sample]
@@ -78,7 +89,7 @@ class Collected:
 
 @dataclass
 class Responses:
-    """Sampled responses whose scores may still be on their way; the responses to one prompt stand together."""
+    """Sampled responses whose scores may not be finished; the responses to one prompt stand together."""
 
     rollouts: list[Rollout]
     samples: list[Sample]
@@ -86,17 +97,21 @@ class Responses:
 
 
 class BaseExperienceMaker(ABC):
-    """Rewards, advantages and experience from what models say, wherever the models run.
+    """Forms rewards, advantages and experience from the outputs of models, wherever these run.
 
     Args:
         reward_model: scores responses.
         sampling: how responses are sampled.
-        settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
+        config: the run's settings, which say how rewards and advantages are formed.
+
+    Attributes:
+        kl_coef: present weight of the divergence; the trainer adapts it where there is a `kl_target`.
     """
 
-    def __init__(self, reward_model: Scorer, sampling: Sampling, settings: ExperienceSettings) -> None:
-        self.reward_model, self.sampling, self.settings = reward_model, sampling, settings
-        self.estimator = get_estimator(settings.estimator)
+    def __init__(self, reward_model: Scorer, sampling: Sampling, config: Config) -> None:
+        self.reward_model, self.sampling, self.config = reward_model, sampling, config
+        self.kl_coef = config.algo.kl_coef
+        self.estimator = get_estimator(config.algo.estimator)
 
     @abstractmethod
     def respond(
@@ -105,7 +120,7 @@ class BaseExperienceMaker(ABC):
         """Sample responses, and have them scored while further ones are generated."""
 
     def sampling_weights(self) -> AbstractContextManager[Any]:
-        """Within the block: what `respond` samples from is whole, however often it is called. Collective to enter."""
+        """Within the block the weights that `respond` samples from are whole, however often it is called. Collective to enter."""
         return nullcontext()
 
     @abstractmethod
@@ -125,16 +140,17 @@ class BaseExperienceMaker(ABC):
             monte_carlo: the critic's targets are plain returns, whatever the settings say.
         """
         seconds: dict[str, float] = {}
-        with self.sampling_weights():
+        with self.sampling_weights():  # sharded weights are gathered once, for both samplings
             greedy = self.greedy_responses(prompts, seconds, *seed)
             responses = self.respond(prompts, self.sampling, seconds, *seed)
+        # The models run while reward workers still judge; scores are waited for only after that, and `reward` is the rest.
         scores = self.run_models(responses.rollouts, seconds)
         with timed(seconds, "reward"):
             results = responses.scoring.result()
             verdicts = self.judge(responses.rollouts, results, meter, greedy)
         record_totals(meter, verdicts.totals, verdicts.trained)
-        if self.settings.num_generations > 1:
-            signal = verdicts.groups_with_signal(self.settings.num_generations)
+        if (group := self.config.rollout.num_generations) > 1:
+            signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
         experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
@@ -145,20 +161,20 @@ class BaseExperienceMaker(ABC):
         """One greedy response to each different prompt, for estimators that compare with it."""
         if not self.estimator.greedy:
             return None
-        each = prompts[:: self.settings.num_generations]
+        each = prompts[:: self.config.rollout.num_generations]  # a prompt stands that many times in a row
         return self.respond(each, replace(self.sampling, temperature=0.0), seconds, *seed, "greedy")
 
     def judge(
         self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter, greedy: Responses | None = None
     ) -> Verdicts:
-        """What each response is paid, and whether it is trained on."""
+        """Decide what each response is paid and whether it is trained on, and record the metrics of samples."""
         record_samples(meter, rollouts, results, self.sampling.stop_ids)
-        verdicts = judge(rollouts, results, self.settings)
+        verdicts = judge(rollouts, results, self.config)
         if greedy is None:
             return verdicts
-        of_greedy = judge(greedy.rollouts, greedy.scoring.result(), self.settings)
+        of_greedy = judge(greedy.rollouts, greedy.scoring.result(), self.config)
         meter.add("objective/greedy_scores", of_greedy.totals[of_greedy.scored].sum(), of_greedy.scored.sum())
-        return verdicts.compared_with(of_greedy, self.settings.num_generations)
+        return verdicts.compared_with(of_greedy, self.config.rollout.num_generations)
 
     def assemble(
         self,
@@ -169,14 +185,22 @@ class BaseExperienceMaker(ABC):
         seconds: dict[str, float],
         monte_carlo: bool = False,
     ) -> list[Experience]:
-        """Rewards of tokens, advantages, and the experience of each response without padding."""
-        s, mask = self.settings, scores.mask
+        """Form token rewards and advantages, and cut them into the experience of each response, without padding.
+
+        B responses, R tokens in the longest of them.
+        """
+        a, mask = self.config.algo, scores.mask
         with timed(seconds, "score"):
+            # [B] each, from the CPU, where rewards are.
             totals, trained = verdicts.totals.to(mask.device), verdicts.trained.to(mask.device)
+            # Without a reference model the divergence is 0 on every token.
             ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
-            kl = kl_estimate(scores.logprobs, ref_logprobs, s.kl_estimator)
-            rewards, non_score = token_rewards(totals, kl, mask, s.kl_coef if s.kl_in == "reward" else 0.0)
-            if s.whiten_rewards:  # over all ranks; every rank comes here equally often
+            kl = kl_estimate(scores.logprobs, ref_logprobs, a.kl_estimator)
+            # [B, R] each. A divergence that is a term of the loss (`kl_in`) is not taken off the rewards as well.
+            rewards, non_score = token_rewards(totals, kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0)
+            # The mean stays: moved, it would pay or fine every token merely for being there. Collective: every rank comes here
+            # equally often.
+            if a.whiten_rewards:
                 rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
             out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
             record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
@@ -185,11 +209,12 @@ class BaseExperienceMaker(ABC):
                 "logprobs": scores.logprobs,
                 "ref_logprobs": ref_logprobs,
                 "advantages": out.advantages,
+                # [B, R] & [B, 1]. Last of all: a cut response that is not trained on still counts in its group's baseline.
                 "mask": mask & trained[:, None],
                 "values": scores.values,
                 "returns": out.returns,
                 "importance": self._importance(rollouts, scores, meter),
-                "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if s.keep_positive else None,
+                "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
             }
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
@@ -201,51 +226,57 @@ class BaseExperienceMaker(ABC):
         verdicts: Verdicts,
         monte_carlo: bool,
     ) -> AdvantageOutputs:
-        s, device = self.settings, rewards.device
+        """Advantages and critic targets, [B, R] each, from token rewards [B, R]."""
+        a, device = self.config.algo, rewards.device
         finished = torch.tensor([r.finished for r in rollouts], device=device)
+        # [B] the value after the last token, of responses that the length limit cut; 0 where the stop token ended them.
         bootstrap = None
-        if s.truncated == "bootstrap" and scores.last_values is not None:
+        if a.truncated == "bootstrap" and scores.last_values is not None:
             bootstrap = scores.last_values * ~finished
         return self.estimator(
             AdvantageInputs(
                 rewards,
                 scores.values,
                 scores.mask,
-                gamma=s.gamma,
-                lam=s.lam,
-                critic_lam=1.0 if monte_carlo else s.critic_lam,
-                lam_alpha=s.lam_alpha,
+                gamma=a.gamma,
+                lam=a.lam,
+                critic_lam=1.0 if monte_carlo else a.critic_lam,
+                lam_alpha=a.lam_alpha,
                 bootstrap=bootstrap,
-                groups=torch.arange(len(rollouts), device=device) // s.num_generations,
+                # Responses to one prompt stand in a row, so their place gives the group.
+                groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
                 scored=verdicts.scored.to(device),
                 greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
             )
         )
 
     def _importance(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
-        """[B, R] truncated weights, where they are asked for and the engine says with what probability it sampled."""
+        """[B, R] truncated importance weights of the tokens; None unless asked for, and the engine gave its logprobs."""
         given = [r.logprobs for r in rollouts]
-        if self.settings.tis_cap is None or any(row is None for row in given):
+        cap = self.config.algo.tis_cap
+        if cap is None or any(row is None for row in given):
             return None
         of_sampler = pad_sequence([row.float() for row in given if row is not None], batch_first=True)
         of_sampler = of_sampler.to(scores.logprobs.device)
-        weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, self.settings.tis_cap)
-        record_importance(meter, weights, self.settings.tis_cap, scores.mask[:, : of_sampler.size(1)])
+        # Columns may differ: scores have at least one, the engine none where all responses are empty.
+        weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, cap)
+        record_importance(meter, weights, cap, scores.mask[:, : of_sampler.size(1)])
         return weights
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):
-    """Makes experience with one engine and models that are all in this process.
+    """Makes experience with an engine and models that are all in this process.
 
     Args:
         actor, critic: the boosted roles; no critic for estimators that need none.
         reference: the frozen initial model; None when `kl_coef` is 0.
         reward_model: scores samples.
         engine: samples responses from the actor.
-        sampling: how.
+        sampling: how responses are drawn.
         tokenizer: turns responses into text for the reward functions.
         conversation: the template's tags and end marker.
-        settings: how rewards and advantages are formed. Replaced by the trainer when the KL coefficient adapts.
+        config: the run's settings.
+        offload_reference: keep the reference off the device while it does not infer.
     """
 
     reward_model: SampleScorer
@@ -260,14 +291,17 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         sampling: Sampling,
         tokenizer: PreTrainedTokenizerBase,
         conversation: Conversation | None,
-        settings: ExperienceSettings,
+        config: Config,
+        *,
+        offload_reference: bool = False,
     ) -> None:
-        super().__init__(reward_model, sampling, settings)
+        super().__init__(reward_model, sampling, config)
         self.actor, self.critic, self.reference, self.engine = actor, critic, reference, engine
         self.tokenizer, self.conversation = tokenizer, conversation
+        self.offload_reference = offload_reference
 
     def sampling_weights(self) -> AbstractContextManager[Any]:
-        return self.actor.whole()
+        return self.actor.full_weights()
 
     def respond(
         self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
@@ -276,8 +310,9 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         samples: list[Sample] = []
         scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
+            # The rank too, or all processes would draw alike (pitfall A29).
             place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
-            with self.actor.whole() as actor:
+            with self.actor.full_weights() as actor:
                 for batch in self.engine.stream(actor.model, prompts, sampling, place):
                     some = prompts[len(rollouts) : len(rollouts) + len(batch)]
                     new = samples_of(self.tokenizer, self.conversation, some, batch)
@@ -288,22 +323,22 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         return Responses(rollouts, samples, scoring)
 
     def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
-        s = self.settings
+        c, offloaded = self.config, self.reference if self.offload_reference else None
         with timed(seconds, "score"):
-            if self.reference is not None and s.offload_reference:
-                self.reference.to(self.actor.device)
+            if offloaded is not None:
+                offloaded.to(self.actor.device)
             scores = score_rollouts(
                 rollouts,
                 self.actor,
                 self.critic,
                 self.reference,
-                temperature=s.temperature,
-                batch_size=s.score_batch_size,
-                pad_id=s.pad_id,
-                sampled_logprobs=s.old_logprobs == "sampled",
+                temperature=c.rollout.temperature,
+                batch_size=c.rollout.generation_batch_size,
+                pad_id=self.tokenizer.pad_token_id or 0,
+                sampled_logprobs=c.algo.old_logprobs == "sampled",
             )
-            if self.reference is not None and s.offload_reference:
-                self.reference.to("cpu")
+            if offloaded is not None:
+                offloaded.to("cpu")
         return scores
 
 
@@ -313,7 +348,7 @@ def samples_of(
     prompts: Sequence[Prompt],
     rollouts: Sequence[Rollout],
 ) -> list[Sample]:
-    """What the reward functions see of one response to each prompt."""
+    """The samples that reward functions see, one for each prompt and its response."""
     return [
         make_sample(
             tokenizer,
@@ -331,14 +366,15 @@ def samples_of(
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the seconds that the block takes to `seconds[name]`; the other processes are told that this one is in it."""
+    """Add the seconds that the block takes to `seconds[name]`, and tell the other processes that this one is in that phase."""
     start = time.perf_counter()
-    board.enter(name)
+    enter_phase(name)
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Experience]:
+    """Cut [B, R] columns into one `Experience` for each response: a mini-batch then pads to its own longest only."""
     lengths = [len(r.response_ids) for r in rollouts]
     rows = {name: split(tensor, lengths) for name, tensor in columns.items()}
     return [

@@ -1,4 +1,12 @@
-"""Forward passes without gradients over ragged responses: logprobs, reference logprobs, values."""
+"""Forward passes without gradients over the sampled responses: logprobs, reference logprobs, values.
+
+The scoring phase of a collect step (`time/score`), between sampling and advantages. Each model is a `Reader`, a function from
+a batch to named columns; `read_rollouts` runs several of them over passes of similar length. The local maker reads all models
+in one process (`score_rollouts`), and on Ray each role reads its own.
+
+A pass is padded to its own longest sequence. The columns come back as [B, R] tensors over all responses, in the order of the
+rollouts, with zeros behind the end of each response; the maker cuts these off.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,21 +18,21 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.boosted import Boosted
 from rlvr.errors import UserError
-from rlvr.experience.cutting import cut_on_all_ranks
+from rlvr.experience.micro_batches import cut_on_all_ranks
 from rlvr.models.batch import SequenceBatch, collate
-from rlvr.models.frozen import Reference
+from rlvr.models.reference import Reference
 from rlvr.rollout.engine import Rollout
 
 Columns = dict[str, Tensor]
-"""Of several responses, by name: [B, R] or [B]."""
+"""Model outputs for B responses by name: [B, R] of tokens, or [B]."""
 
 Reader = Callable[[SequenceBatch, Sequence[Rollout]], Columns]
-"""What one model says of the responses of a batch."""
+"""One model's columns for the responses of a batch."""
 
 
 @dataclass(frozen=True)
 class ModelScores:
-    """Right-padded to the longest of all B responses, on the device.
+    """The models' outputs for B responses, right-padded to the longest of them (R tokens), on the device.
 
     Attributes:
         logprobs, entropy, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None without
@@ -58,10 +66,17 @@ def score_rollouts(
     The actor runs here exactly as it will in learning, so that the first ratio is 1 (pitfall A16). With
     `sampled_logprobs` it does not run: the logprobs are those that the engine sampled with, which differ by rounding.
 
+    Args:
+        rollouts: B responses with their prompts.
+        actor, critic, reference: the models; those that are None leave their columns out.
+        temperature: that of sampling; logprobs under actor and reference are both taken at it (pitfall A2).
+        batch_size: most responses in one forward pass.
+        pad_id: stands in padding, which no result depends on.
+
     Raises:
         UserError: `sampled_logprobs`, and the engine gives none.
     """
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # each role is prepared for scoring once, not for every pass
         readers = [policy_reader(actor, temperature, stack, sampled_logprobs)]
         if critic is not None:
             readers.append(value_reader(critic, stack))
@@ -84,16 +99,17 @@ def read_rollouts(
     pad_id: int,
     device: torch.device,
 ) -> Columns:
-    """What the readers say of all rollouts, and `mask` [B, R], in the order of the rollouts. Collective.
+    """Run the readers over all rollouts: their columns and `mask` [B, R], in the order of the rollouts. Collective.
 
     Args:
         packed: the models run the rollouts without padding.
         batch_size: most of them in one forward pass.
     """
-    size = max(1, max(len(r.response_ids) for r in rollouts))
+    size = max(1, max(len(r.response_ids) for r in rollouts))  # R; at least 1, for responses that are all empty
     columns: Columns = {}
 
     def keep(name: str, rows: list[int], values: Tensor) -> None:
+        """Put a pass's values, [b, r] with r <= R or [b], at their rows' places."""
         shape = (len(rollouts), size) if values.dim() == 2 else (len(rollouts),)
         out = columns.setdefault(name, torch.zeros(shape, dtype=values.dtype, device=device))
         if values.dim() == 2:
@@ -102,7 +118,8 @@ def read_rollouts(
             out[torch.tensor(rows, device=device)] = values
 
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rollouts]
-    # Where weights are sharded every forward pass is collective, too. All ranks have as many rollouts, so none is empty.
+    # Where weights are sharded, every forward pass is collective: all ranks must make the same number of passes. They have
+    # equally many rollouts, so no pass is empty.
     for rows in cut_on_all_ranks(lengths, batch_size, device, packed=packed):
         some = [rollouts[i] for i in rows]
         batch = collate([r.prompt_ids for r in some], [r.response_ids for r in some], pad_id=pad_id).to(device)
@@ -114,8 +131,12 @@ def read_rollouts(
 
 
 def policy_reader(actor: Boosted, temperature: float, stack: ExitStack, sampled: bool = False) -> Reader:
-    """Gives `logprobs` and `entropy`, and `values` and `last_values` where the actor does; with `sampled` the engine's
-    `logprobs` alone. Until `stack` is closed. Collective."""
+    """Reads `logprobs` and `entropy`, and from an actor with a value head `values` and `last_values`. Collective.
+
+    Args:
+        stack: the reader may be called until it is closed.
+        sampled: read the engine's `logprobs` instead, without a forward pass.
+    """
     run = stack.enter_context(actor.scoring())
 
     def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
@@ -131,7 +152,7 @@ def policy_reader(actor: Boosted, temperature: float, stack: ExitStack, sampled:
 
 
 def value_reader(critic: Boosted, stack: ExitStack) -> Reader:
-    """Gives `values` and `last_values`, until `stack` is closed. Collective."""
+    """Reads `values` and `last_values`; may be called until `stack` is closed. Collective."""
     run = stack.enter_context(critic.scoring())
 
     def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
@@ -142,7 +163,7 @@ def value_reader(critic: Boosted, stack: ExitStack) -> Reader:
 
 
 def reference_reader(reference: Reference, temperature: float) -> Reader:
-    """Gives `ref_logprobs`."""
+    """Reads `ref_logprobs`, at the same temperature as the policy's (pitfall A2)."""
 
     def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
         return {"ref_logprobs": reference.forward(batch, temperature, with_entropy=False).logprobs}
@@ -151,13 +172,13 @@ def reference_reader(reference: Reference, temperature: float) -> Reader:
 
 
 def model_scores(columns: Columns) -> ModelScores:
-    """The columns of all readers together; what none of them gave is None."""
+    """The columns of all readers as one record; None stands for a column that no reader gave."""
     optional = {name: columns.get(name) for name in ("entropy", "ref_logprobs", "values", "last_values")}
     return ModelScores(logprobs=columns["logprobs"], mask=columns["mask"], **optional)
 
 
 def _of_engine(rollouts: Sequence[Rollout], device: torch.device) -> Tensor:
-    """[B, R] the logprobs that came with the rollouts."""
+    """[B, R] logprobs that the engine gave with the rollouts."""
     given = [rollout.logprobs for rollout in rollouts if rollout.logprobs is not None]
     if len(given) < len(rollouts):
         raise UserError(

@@ -1,4 +1,8 @@
-"""`Actor`: a causal language model that returns the logprobs of response tokens instead of logits."""
+"""`Actor`: a causal language model that returns the logprobs of response tokens instead of logits.
+
+In a training step it runs twice: under `torch.no_grad` for the old logprobs of what was sampled (`rlvr.experience`), and
+with gradients for the policy loss (`rlvr.trainer.ppo_update`). `ActorWithValues` gives the critic's values as well.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
-from rlvr.models.backbone import at_responses, hidden_states, model_inputs, scatter_responses
+from rlvr.errors import UserError
+from rlvr.models.backbone import DTYPE_ARGUMENT, at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, ValueHead, check_head
@@ -20,7 +25,7 @@ CHUNK_TOKENS = 1024
 
 
 class ActorOutput(NamedTuple):
-    """Per response token, float32, zero where there is none."""
+    """Of each response token, float32 (float64 of a float64 model), zero where there is none."""
 
     logprobs: Tensor
     """[B, R] log-probability of each response token."""
@@ -32,16 +37,16 @@ class ActorOutput(NamedTuple):
     """[B] the value after the last token; None likewise."""
 
 
-def _uncut(weight: Tensor) -> Tensor:
+def _as_it_is(weight: Tensor) -> Tensor:
     return weight
 
 
 class Actor(Role):
     """Wraps a transformers causal LM.
 
-    Hidden states are projected to the vocabulary at response positions only, chunk by chunk, and recomputed in the
-    backward pass: no [B, T, V] tensor is kept (pitfall A36). Models whose head is more than a matrix (soft caps,
-    scales that we don't know) are found out by comparing once with the model's own logits, and then use those.
+    Hidden states are projected to the vocabulary at response positions only, chunk by chunk, and logits are recomputed in
+    the backward pass: no [B, T, V] tensor is kept (pitfall A36). Models whose head is more than a matrix (scales and caps
+    that we don't know) are found out by comparing once with the model's own logits, and then use those.
 
     Args:
         model: the causal LM.
@@ -54,11 +59,13 @@ class Actor(Role):
         super().__init__()
         self.model = model
         self.chunk_tokens = chunk_tokens
-        self.gather_head: Callable[[Tensor], Tensor] = _uncut  # tensor parallelism sets another
+        self.gather_head: Callable[[Tensor], Tensor] = (
+            _as_it_is  # tensor parallelism, which cuts the head, sets another
+        )
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self._plain_head = self._head_is_plain()
         if self._plain_head:
-            self._find_packing()
+            self._try_padding_free()
 
     @property
     def pretrained(self) -> PreTrainedModel:
@@ -66,7 +73,7 @@ class Actor(Role):
 
     @property
     def has_plain_head(self) -> bool:
-        """Whether the head is a matrix and nothing else that we don't know, so that `read` gives what `forward` does."""
+        """True if the head is a matrix and nothing else that we don't know, so that `read` gives what `forward` does."""
         return self._plain_head
 
     def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
@@ -77,25 +84,25 @@ class Actor(Role):
         return self._read(batch, temperature, with_entropy)[0]
 
     def _read(self, batch: SequenceBatch, temperature: float, with_entropy: bool) -> tuple[ActorOutput, Tensor]:
-        """What `forward` returns, and the [B, T, H] hidden states that it comes from."""
+        """The output without values, and the [B, T, H] hidden states that it comes from."""
         if self._plain_head:
             hidden = hidden_states(self.decoder, batch, self.packs)
             return Actor.read(self, hidden, batch, temperature, with_entropy), hidden
-        targets = batch.response_ids[batch.response_mask]
+        targets = batch.response_ids[batch.response_mask]  # [N]
         out = self.model(**model_inputs(self.model, batch), use_cache=False, output_hidden_states=self.gives_values)
-        hidden = out.hidden_states[-1] if self.gives_values else out.logits
+        hidden = out.hidden_states[-1] if self.gives_values else out.logits  # not read without a value head
         logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
         return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch)), hidden
 
     def read(
         self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
     ) -> ActorOutput:
-        """What `forward` returns, from the decoder's [B, T, H] states; for heads that are a matrix (`has_plain_head`)."""
+        """`forward` from the decoder's [B, T, H] states on, for heads that are a matrix (`has_plain_head`)."""
         weight, bias = self.head()
         logprobs, entropy = chunked_logprobs(
-            at_responses(hidden, batch),
-            weight,
-            batch.response_ids[batch.response_mask],
+            at_responses(hidden, batch),  # [N, H]
+            weight,  # [V, H]
+            batch.response_ids[batch.response_mask],  # [N]
             bias=bias,
             temperature=temperature,
             softcap=self._softcap,
@@ -111,7 +118,7 @@ class Actor(Role):
 
     @torch.no_grad()
     def _head_is_plain(self) -> bool:
-        """Whether backbone, head matrix and soft cap give the model's own logprobs, on four tokens."""
+        """True if backbone, head matrix and soft cap give the model's own logprobs, tried on four tokens."""
         head = self.model.get_output_embeddings()
         if head is None or self.decoder is self.model or not isinstance(head, nn.Linear):
             return False
@@ -121,9 +128,10 @@ class Actor(Role):
         was_training = self.model.training
         self.model.eval()
         results = []
-        for self._plain_head in (True, False):
+        for self._plain_head in (True, False):  # which `_read` goes by
             results.append(Actor.forward(self, batch).logprobs)
         self.model.train(was_training)
+        # Loose, for models in bfloat16: an unknown scale or cap is off by far more.
         return bool(torch.allclose(results[0], results[1], atol=1e-2, rtol=1e-3))
 
     @staticmethod
@@ -133,9 +141,11 @@ class Actor(Role):
         Raises:
             UserError: the folder holds no causal language model.
         """
-        from rlvr.models.loading import load_causal_lm
-
-        return {f"model.{name}": tensor for name, tensor in load_causal_lm(str(folder)).state_dict().items()}
+        try:
+            model = AutoModelForCausalLM.from_pretrained(folder, **{DTYPE_ARGUMENT: torch.float32})
+        except (OSError, ValueError) as error:
+            raise UserError(f"{folder} holds no causal language model: {str(error).strip().splitlines()[0]}") from None
+        return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
 
 class ActorWithValues(Actor):
@@ -160,17 +170,17 @@ class ActorWithValues(Actor):
     def read(
         self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
     ) -> ActorOutput:
-        """What `forward` returns, from the decoder's [B, T, H] states."""
+        """`forward` from the decoder's [B, T, H] states on."""
         return self._with_values(super().read(hidden, batch, temperature, with_entropy), hidden, batch)
 
     def _with_values(self, out: ActorOutput, hidden: Tensor, batch: SequenceBatch) -> ActorOutput:
         values = self.value_head.read(hidden, batch)
         return out._replace(values=values.values, last_values=values.last_values)
 
-    def _save_beside(self, folder: Path) -> None:
+    def _save_extras(self, folder: Path) -> None:
         self.value_head.save(folder)
 
-    def _load_beside(self, folder: Path) -> None:
+    def _load_extras(self, folder: Path) -> None:
         self.value_head.load(folder)
 
     @staticmethod

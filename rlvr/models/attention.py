@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from rlvr.core.guards import at_least_float32
+from rlvr.core.masked import at_least_float32
 
 MOST_TOKENS = 1024
 """Of a sequence: beyond, the half of the products that causality hides costs more than is gained."""
@@ -25,13 +25,14 @@ _NAME = "sdpa"
 
 
 def install() -> None:
-    """Take the place of transformers' `sdpa` attention, which goes on to do what is not done here."""
+    """Take the place of transformers' `sdpa` attention, which still does everything that is not done here. Idempotent."""
+    # Under the name that models have anyway: transformers chooses masks by it, and padding-free passes ask for it.
     if not isinstance(ALL_ATTENTION_FUNCTIONS[_NAME], _Attention):
         ALL_ATTENTION_FUNCTIONS[_NAME] = _Attention(ALL_ATTENTION_FUNCTIONS[_NAME])
 
 
 class _Attention:
-    """transformers' attention interface."""
+    """An attention function as transformers' interface has it, with PyTorch's (`other`) for what it does not do itself."""
 
     def __init__(self, other: Any) -> None:
         self.other = other
@@ -80,7 +81,7 @@ def next_token_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     """
     grouped = query.reshape(query.size(0), key.size(1), -1, query.size(-1))  # heads that share keys side by side
     # Keys stand first, so that nothing as long as they are is transposed: twice as fast as the other way round.
-    scores = at_least_float32(torch.matmul(key, grouped.transpose(-1, -2))).mul_(scale)
+    scores = at_least_float32(torch.matmul(key, grouped.transpose(-1, -2))).mul_(scale)  # [B, kv_heads, T, G]
     if mask is not None:
         mask = mask.transpose(-1, -2)
         scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -113,7 +114,7 @@ class _CausalAttention(torch.autograd.Function):
         out = torch.empty_like(q)
         for part in _blocks(q, k):
             torch.bmm(_weights(q[part], k[part], scale).to(v.dtype), v[part], out=out[part])
-        ctx.save_for_backward(q, k, v)
+        ctx.save_for_backward(q, k, v)  # not the [n, G * T, T] weights, which are computed again
         return out.view(query.shape)
 
     @staticmethod

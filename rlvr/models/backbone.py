@@ -1,23 +1,31 @@
-"""What actor and critic share: calling a transformers decoder on a `SequenceBatch`, and switching dropout off."""
+"""A transformers decoder on a `SequenceBatch`: its hidden states, and the places of them that heads read.
+
+Every forward pass of actor, critic and reward model goes through here, in scoring and in learning alike.
+"""
 
 import inspect
 from typing import Any
 
 import torch
+import transformers
+from packaging.version import Version
 from torch import Tensor, nn
 
 from rlvr.models.batch import SequenceBatch
-from rlvr.models.packed import is_worth_packing, packed_hidden_states
+from rlvr.models.padding_free import has_much_padding, padding_free_hidden_states
+
+# transformers renamed the argument of `from_pretrained`, and before the new name was known it was silently dropped.
+DTYPE_ARGUMENT = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 
 
 def hidden_states(backbone: nn.Module, batch: SequenceBatch, packs: bool = False) -> Tensor:
-    """[B, T, H] the decoder's last hidden states; what they are on padding is nobody's business.
+    """[B, T, H] the decoder's last hidden states; undefined on padding, which nothing reads.
 
-    `packs` says that the decoder can run the rows back to back (`rlvr.models.packed.can_pack`), which is done where
-    there is enough padding to be saved.
+    `packs` says that the decoder can run the rows back to back (`rlvr.models.padding_free`), which is done where there is
+    enough padding to be saved.
     """
-    if packs and is_worth_packing(batch):
-        return packed_hidden_states(backbone, batch)
+    if packs and has_much_padding(batch):
+        return padding_free_hidden_states(backbone, batch)
     return backbone(**model_inputs(backbone, batch), use_cache=False).last_hidden_state
 
 
@@ -43,6 +51,7 @@ def model_inputs(model: nn.Module, batch: SequenceBatch) -> dict[str, Tensor]:
 def at_responses(hidden: Tensor, batch: SequenceBatch) -> Tensor:
     """[N, H] states from which the N response tokens are predicted: the ones a place before each token (pitfall A1)."""
     rows, steps = batch.response_mask.nonzero(as_tuple=True)
+    # [B, R] places are first reduced to the N real ones, so that nothing is computed for padding in the response.
     return hidden[rows, batch.response_index[rows, steps] - 1]
 
 
@@ -76,6 +85,7 @@ def prepare(model: Any, grad_checkpoint: bool) -> Any:
     """Dropout off; gradient checkpointing on if asked. Returns the model."""
     disable_dropout(model)
     if grad_checkpoint:
+        # Not reentrant: the reentrant kind gives no gradients where no input needs one, as under LoRA.
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
     return model.eval()

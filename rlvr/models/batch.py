@@ -1,7 +1,10 @@
 """`SequenceBatch`: ragged prompts and responses laid out as one padded batch for a forward pass.
 
-Experience is stored ragged; padding exists only here, between the buffer and the model. The mask and the position ids
-come from the lengths, never from comparing token ids (so EOS == PAD changes nothing).
+Experience is stored ragged; padding exists only between the buffer and the model, and begins here. The mask and the
+position ids come from the lengths, never from comparing token ids (so EOS == PAD changes nothing).
+
+    [P P P R R R . .]     a prompt of 3 tokens, a response of 3; T = 8
+    [P R R R R . . .]     response_index: the columns of R; response_mask: which of its entries are real
 """
 
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ class SequenceBatch:
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
         tokens: how many tokens there are.
-        shared_rows: rows hold several sequences, which their position ids tell apart (`rlvr.models.shared_rows`).
+        shared_rows: rows hold several sequences, which their position ids tell apart (`rlvr.models.packing`).
     """
 
     input_ids: Tensor
@@ -54,10 +57,11 @@ def collate(
     padding_side: Literal["left", "right"] = "right",
     pad_to: int | None = None,
 ) -> SequenceBatch:
-    """Lay out B prompts and their responses (1-D id tensors) as a `SequenceBatch`.
+    """Lay out B prompts and their responses as a `SequenceBatch`.
 
     Args:
-        pad_id: what stands in padding; no result depends on it.
+        prompts, responses: 1-D tensors of token ids; a response may be empty.
+        pad_id: token id of padding; no result depends on it.
         padding_side: side of the padding; no result depends on it.
         pad_to: columns of the batch; by default the longest row.
 
@@ -74,9 +78,9 @@ def collate(
     # Column of each row's first token.
     start = (size - lengths) if padding_side == "left" else torch.zeros_like(lengths)
     columns = torch.arange(size)
-    offsets = columns[None, :] - start[:, None]
+    offsets = columns[None, :] - start[:, None]  # [B, T] place within the row's own tokens
     mask = (offsets >= 0) & (offsets < lengths[:, None])
-    input_ids = torch.full((len(prompts), size), pad_id, dtype=torch.long)
+    input_ids = torch.full((len(prompts), size), pad_id, dtype=torch.long)  # [B, T]
     input_ids[mask] = torch.cat([t.to(torch.long) for pair in zip(prompts, responses, strict=True) for t in pair])
     response_lengths = lengths - prompt_lengths
     steps = torch.arange(max(1, int(response_lengths.max())))
@@ -86,6 +90,7 @@ def collate(
         input_ids=input_ids,
         attention_mask=mask.long(),
         position_ids=offsets.clamp(min=0) * mask,
+        # 1 where there is no token: any column that has one before it, from which a token would be predicted.
         response_index=torch.where(response_mask, index, torch.ones_like(index)),
         response_mask=response_mask,
         right_padded=padding_side == "right",

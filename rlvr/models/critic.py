@@ -1,7 +1,10 @@
-"""`Critic`: a decoder with a scalar head; the value of each state before the action taken there."""
+"""`Critic`: a decoder with a scalar head; the value of each state before the action taken there.
+
+In a training step it runs twice: under `torch.no_grad` for the old values that advantages are made of (`rlvr.experience`),
+and with gradients for the value loss (`rlvr.trainer.ppo_update`).
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,11 +13,10 @@ from transformers import PreTrainedModel
 from rlvr.errors import UserError
 from rlvr.models.backbone import hidden_states
 from rlvr.models.batch import SequenceBatch
+from rlvr.models.loading import load_backbone
+from rlvr.models.reward_model import RewardModel
 from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, CriticOutput, ValueHead, has_head
-
-if TYPE_CHECKING:
-    from rlvr.models.reward_model import RewardModel
 
 
 class Critic(Role):
@@ -29,7 +31,7 @@ class Critic(Role):
         super().__init__()
         self.backbone = backbone
         self.value_head = ValueHead(backbone.config.get_text_config().hidden_size, seed)
-        self._find_packing()
+        self._try_padding_free()
 
     @property
     def pretrained(self) -> PreTrainedModel:
@@ -40,13 +42,13 @@ class Critic(Role):
         return self.read(hidden_states(self.backbone, batch, self.packs), batch)
 
     def read(self, hidden: Tensor, batch: SequenceBatch) -> CriticOutput:
-        """What `forward` returns, from the decoder's [B, T, H] states."""
+        """`forward` from the decoder's [B, T, H] states on."""
         return self.value_head.read(hidden, batch)
 
-    def _save_beside(self, folder: Path) -> None:
+    def _save_extras(self, folder: Path) -> None:
         self.value_head.save(folder)
 
-    def _load_beside(self, folder: Path) -> None:
+    def _load_extras(self, folder: Path) -> None:
         self.value_head.load(folder)
 
     @staticmethod
@@ -66,18 +68,10 @@ class Critic(Role):
         Raises:
             UserError: the folder holds neither a value head nor a reward model.
         """
-        from rlvr.models.loading import load_backbone
-
-        if not has_head(folder):
-            return cls._from_reward_model(folder)
-        critic = cls(load_backbone(str(folder)))
-        critic.value_head.load(folder)
-        return critic
-
-    @classmethod
-    def _from_reward_model(cls, folder: str | Path) -> "Critic":
-        from rlvr.models.reward_model import RewardModel
-
+        if has_head(folder):
+            critic = cls(load_backbone(str(folder)))
+            critic.value_head.load(folder)
+            return critic
         try:
             reward_model = RewardModel.from_pretrained(folder)
         except UserError as error:
@@ -88,7 +82,7 @@ class Critic(Role):
         return cls.from_reward_model(reward_model)
 
     @classmethod
-    def from_reward_model(cls, reward_model: "RewardModel") -> "Critic":
+    def from_reward_model(cls, reward_model: RewardModel) -> "Critic":
         """The reward model's decoder, and its head as the value head; the decoder is the same object."""
         critic = cls(reward_model.decoder)
         with torch.no_grad():

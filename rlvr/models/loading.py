@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import transformers
-from packaging.version import Version
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -22,32 +21,30 @@ from transformers import (
 )
 
 from rlvr.errors import UserError
-from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
+from rlvr.models.backbone import DTYPE_ARGUMENT
+from rlvr.models.lora_config import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.saved import trained_actor
 
 TINY = "tiny"
 SMOLLM2 = "smollm2-135m"
-# transformers renamed the argument, and before the new name was known it was silently dropped.
-_DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where `from_pretrained` finds a model, with the arguments that it needs there."""
+    """The path or name that `from_pretrained` is called with, and the arguments that it needs for it."""
 
     path: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 def resolve_source(name: str) -> Source:
-    """What `from_pretrained` is to be called with for `name`; a run's folder stands for its actor. Builds the built-in model
-    at its first use.
+    """The source of the model `name`; a run's folder stands for its actor. Builds the built-in model at its first use.
 
     Raises:
         UserError: `smollm2-135m` without its package.
     """
     if name == TINY:
-        from rlvr.models.warmstart import ensure_tiny
+        from rlvr.models.tiny import ensure_tiny  # only here: it brings the warm start and its progress bar
 
         return Source(str(ensure_tiny()))
     if name == SMOLLM2:
@@ -106,7 +103,7 @@ def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_cod
     if base := _base_of(name):
         whole = load_causal_lm(base, flash_attention=flash_attention, trust_remote_code=trust_remote_code)
         return merge_adapter(whole, resolve_source(name).path)
-    arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
+    arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"
     return _plain(_load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments))
@@ -128,7 +125,7 @@ def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel
     if resolve_source(name).arguments or name == TINY:  # read as a causal LM, whose decoder is what is wanted
         return load_causal_lm(name, trust_remote_code=trust_remote_code).base_model
     return _load(
-        AutoModel.from_pretrained, "model", name, trust_remote_code=trust_remote_code, **{_DTYPE: torch.float32}
+        AutoModel.from_pretrained, "model", name, trust_remote_code=trust_remote_code, **{DTYPE_ARGUMENT: torch.float32}
     )
 
 
@@ -140,7 +137,7 @@ def load_sequence_classifier(
     Raises:
         UserError: it can't be loaded, or holds no weights of a head (a language model, say).
     """
-    arguments: dict[str, Any] = {_DTYPE: torch.float32, "trust_remote_code": trust_remote_code}
+    arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"
     with _silent():  # transformers' advice to train a new head goes into the error below
@@ -168,7 +165,7 @@ def new_sequence_classifier(config: PretrainedConfig, trust_remote_code: bool = 
     make = partial(AutoModelForSequenceClassification.from_config, config, trust_remote_code=trust_remote_code)
     try:
         with torch.random.fork_rng(devices=[]):
-            return make(**{_DTYPE: torch.float32})
+            return make(**{DTYPE_ARGUMENT: torch.float32})
     except ValueError:
         raise UserError(
             f"transformers has no sequence classifier of the family {config.model_type!r}; choose another base for the "

@@ -1,41 +1,47 @@
-"""LoRA adapters put into transformers models, switched off, and merged (files: `rlvr.models.adapter_files`).
+"""LoRA adapters in transformers models: put in, switched off, merged, saved and loaded.
 
 Adapters are put into the model itself (peft's `inject_adapter_in_model`): it stays the transformers class that it was, so
-that generation, the actor's head and the Boosters need not know of them.
+that generation, the actor's head and the Boosters need not know of them. peft's `PeftModel`, a wrapper with other names
+for everything, is left out on purpose. Settings of adapters: `rlvr.models.lora_config`.
 Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
 """
 
+import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from copy import copy, deepcopy
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from rlvr.core.seeding import seeded
 from rlvr.errors import UserError
-from rlvr.models.lora_settings import LoraSettings, import_peft
-from rlvr.seeding import seeded
+from rlvr.models.lora_config import LoraSettings, import_peft, is_adapter, parse_lora_settings, read_adapter_config
 
 ADAPTER = "default"
 """The adapter that learns, by peft's name for the only one."""
 START = "start"
 """A frozen copy of the adapter that a run starts from, if it starts from one."""
 SAMPLED = 64
+"""Numbers of each weight that go into a base model's fingerprint."""
 M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Base:
-    """Which model an adapter belongs to."""
+    """The model that an adapter belongs to."""
 
     name: str
     fingerprint: str
@@ -65,7 +71,7 @@ def apply_lora(model: PreTrainedModel, settings: LoraSettings, seed: int = 0) ->
 
 
 def _task(model: PreTrainedModel) -> str:
-    """How peft's automatic classes are to load the base."""
+    """The task by which peft's automatic classes choose how to load the base."""
     if model.base_model is model:
         return "FEATURE_EXTRACTION"
     return "SEQ_CLS" if model.get_output_embeddings() is None else "CAUSAL_LM"
@@ -101,7 +107,7 @@ def _enable(model: nn.Module, enabled: bool) -> None:
 
 
 def has_adapter(model: nn.Module) -> bool:
-    """Whether the model has LoRA adapters."""
+    """True if the model has LoRA adapters."""
     return hasattr(model, "peft_config")
 
 
@@ -188,6 +194,9 @@ def base_of(model: Any) -> Base:
     return Base(str(getattr(model.config, "_name_or_path", "")), digest.hexdigest())
 
 
+# Settings against the modules that a model has.
+
+
 def _adaptable(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if isinstance(module, nn.Linear | Conv1D | nn.Embedding)]
 
@@ -251,3 +260,106 @@ def _refuse_tied(model: Any) -> None:
             f"LoRA can't adapt the embeddings or the head of {type(model).__name__}, which are one tied matrix: leave them "
             "out of target_modules and modules_to_save"
         )
+
+
+# On disk: whole models as `from_pretrained` reads them, adapters as peft's `PeftModel` does.
+
+WEIGHTS = "adapter_model.safetensors"
+BASE = "base.json"
+_PREFIX = "base_model.model."
+
+
+def save_model(model: PreTrainedModel, folder: str | Path) -> None:
+    """Write a plain model; adapters are merged into it."""
+    (merged_copy(model) if has_adapter(model) else model).save_pretrained(folder)
+
+
+def save_adapter(model: PreTrainedModel, folder: str | Path) -> None:
+    """Write the adapter alone (`PeftModel.from_pretrained(base, folder)` reads it), and which base it belongs to."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = copy(model.peft_config[ADAPTER])
+    config.inference_mode = True
+    config.save_pretrained(folder)
+    tensors = {_PREFIX + name: tensor.contiguous().cpu() for name, tensor in _tensors(model).items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / BASE).write_text(json.dumps(asdict(base_of(model)), indent=1))
+
+
+def load_adapter(model: PreTrainedModel, folder: str | Path) -> None:
+    """Put the weights of a saved adapter into the model's own.
+
+    Raises:
+        UserError: it is damaged, belongs to another base model, or has other modules or sizes.
+    """
+    from peft import set_peft_model_state_dict
+
+    folder = Path(folder)
+    _check_base(model, folder)
+    try:
+        tensors = {name.removeprefix(_PREFIX): t for name, t in load_file(folder / WEIGHTS).items()}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"the adapter {folder} can't be read: {error}") from None
+    own = _tensors(model)
+    wrong = [n for n in sorted(own.keys() | tensors.keys()) if _shape(own.get(n)) != _shape(tensors.get(n))]
+    if wrong:
+        raise UserError(
+            f"the adapter {folder} does not fit {type(model).__name__} with these LoRA settings: {', '.join(wrong[:3])}"
+        )
+    set_peft_model_state_dict(model, tensors, adapter_name=ADAPTER)
+
+
+def _tensors(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The adapter's tensors under peft's names, which leave out the adapter's own."""
+    from peft import get_peft_model_state_dict
+
+    return get_peft_model_state_dict(model, adapter_name=ADAPTER, save_embedding_layers=False)
+
+
+def _shape(tensor: Tensor | None) -> torch.Size | None:
+    return None if tensor is None else tensor.shape
+
+
+def _check_base(model: PreTrainedModel, folder: Path) -> None:
+    """Adapters that others wrote don't say to which weights they belong, and are believed."""
+    path, base = folder / BASE, base_of(model)
+    if path.is_file() and (saved := json.loads(path.read_text())) != asdict(base):
+        if saved["fingerprint"] != base.fingerprint:
+            raise UserError(
+                f"the adapter {folder} was trained on another base model ({saved['name']}) than {base.name}: give that one "
+                "as --pretrain"
+            )
+
+
+def adapter_settings(folder: str | Path) -> LoraSettings:
+    """The settings of a saved adapter. Its dropout is left behind: a policy is trained without.
+
+    Raises:
+        UserError: it is no LoRA adapter, or one that can't be trained here.
+    """
+    return replace(parse_lora_settings(read_adapter_config(folder), f"the adapter {folder}"), lora_dropout=0.0)
+
+
+def continue_adapter(model: PreTrainedModel, folder: str | Path) -> PreTrainedModel:
+    """Put a saved adapter into the model, to be trained further; `adapter_off` then goes back to this one.
+
+    Raises:
+        UserError: it does not fit the model.
+    """
+    apply_lora(model, adapter_settings(folder))
+    load_adapter(model, folder)
+    keep_start(model)
+    return model
+
+
+def start_adapter(
+    model: PreTrainedModel, settings: LoraSettings | None, start: str | None, seed: int
+) -> PreTrainedModel:
+    """Put in the adapter that a run starts from, if `start` is one, or a new one, if there are settings.
+
+    Raises:
+        UserError: it does not fit the model.
+    """
+    if start is not None and is_adapter(start):
+        return continue_adapter(model, start)
+    return model if settings is None else apply_lora(model, settings, seed)

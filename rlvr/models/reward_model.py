@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
-from rlvr.models.adapter import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.backbone import at_last_tokens, hidden_states
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.loading import load_backbone, load_sequence_classifier, new_sequence_classifier
 from rlvr.models.lora import apply_lora
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora_config import LoraSettings, is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.role import Role
 from rlvr.models.value_head import start_near_zero
 
@@ -60,7 +59,7 @@ class RewardModel(Role):
             )
         self.model = model
         self.statistics = statistics
-        self._find_packing()
+        self._try_padding_free()
 
     @property
     def pretrained(self) -> PreTrainedModel:
@@ -86,7 +85,7 @@ class RewardModel(Role):
         whole = sorted({*(settings.modules_to_save or []), "score"})
         apply_lora(self.model, replace(settings, modules_to_save=whole), seed)
 
-    def _save_beside(self, folder: Path) -> None:
+    def _save_extras(self, folder: Path) -> None:
         if self.statistics is not None:
             (folder / STATISTICS_FILE).write_text(json.dumps(asdict(self.statistics), indent=1))
 

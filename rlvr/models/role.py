@@ -1,4 +1,8 @@
-"""`Role`: what actor, critic and reward model have in common."""
+"""`Role`: the base class of actor, critic and reward model, which are modules around one transformers model.
+
+It saves and loads them, whole or as adapters, and decides how their batches run. (The reference model is no role of its
+own: `rlvr.models.reference`.)
+"""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -7,9 +11,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlvr.models import attention
-from rlvr.models.adapter_files import load_adapter, save_adapter, save_model
-from rlvr.models.lora import has_adapter
-from rlvr.models.packed import can_pack, computes_again
+from rlvr.models.lora import has_adapter, load_adapter, save_adapter, save_model
+from rlvr.models.padding_free import can_run_padding_free, recomputes_activations
 
 
 class Role(nn.Module, ABC):
@@ -17,8 +20,8 @@ class Role(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        attention.install()
-        self._can_pack = False
+        attention.install()  # before the trial of padding-free passes, which run through it
+        self._padding_free = False
 
     @property
     @abstractmethod
@@ -36,48 +39,48 @@ class Role(nn.Module, ABC):
 
     @property
     def decoder(self) -> PreTrainedModel:
-        """It without its head."""
+        """The transformers model without its head."""
         return self.pretrained.base_model
 
     @property
     def packs(self) -> bool:
-        """Whether batches run without padding."""
-        return self._can_pack and not computes_again(self.decoder)
+        """True if batches run without padding."""
+        return self._padding_free and not recomputes_activations(self.decoder)
 
     @property
     def has_adapter(self) -> bool:
-        """Whether only LoRA adapters and new heads learn."""
+        """True if only LoRA adapters and new heads learn."""
         return has_adapter(self.pretrained)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model as transformers does, adapters merged, and what else the role has beside it."""
+        """Write the model as transformers does, adapters merged, and the role's own files (a value head's, say)."""
         save_model(self.pretrained, folder)
-        self._save_beside(Path(folder))
+        self._save_extras(Path(folder))
 
     def save_adapter(self, folder: str | Path) -> None:
-        """Write the adapter alone, as peft does, and what else the role has beside it."""
+        """Write the adapter alone, as peft does, and the role's own files."""
         save_adapter(self.pretrained, folder)
-        self._save_beside(Path(folder))
+        self._save_extras(Path(folder))
 
     def load_adapter(self, folder: str | Path) -> None:
         """Read what `save_adapter` wrote, into the adapter that there is.
 
         Raises:
-            UserError: it does not fit, or what the role has beside it is missing.
+            UserError: it does not fit, or a file of the role's own is missing.
         """
         load_adapter(self.pretrained, folder)
-        self._load_beside(Path(folder))
+        self._load_extras(Path(folder))
 
-    def stop_packing(self) -> None:
+    def keep_padding(self) -> None:
         """Run batches with their padding from now on."""
-        self._can_pack = False
+        self._padding_free = False
 
-    def _find_packing(self) -> None:
-        """Try out once whether the decoder runs rows back to back."""
-        self._can_pack = can_pack(self.decoder)
+    def _try_padding_free(self) -> None:
+        """Find out once, when the role is whole, if its decoder can run without padding."""
+        self._padding_free = can_run_padding_free(self.decoder)
 
-    def _save_beside(self, folder: Path) -> None:
-        """What the role has that is no part of the transformers model."""
+    def _save_extras(self, folder: Path) -> None:
+        """Write what is no part of the transformers model. By default nothing."""
 
-    def _load_beside(self, folder: Path) -> None:
-        """Read what `_save_beside` wrote, as far as it is needed."""
+    def _load_extras(self, folder: Path) -> None:
+        """Read what `_save_extras` wrote, as far as it is needed."""

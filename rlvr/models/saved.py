@@ -1,4 +1,4 @@
-"""What a run's folder holds: the model that it trained. Light to import."""
+"""The trained model in a run's folder. Free of torch: `rlvr push` and the handling of run folders look for it too."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`ValueHead`: one number for each state, read off a decoder's hidden states."""
+"""`ValueHead`: one number for each state, read off a decoder's hidden states. For the critic, or on the actor's own trunk."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rlvr.core.guards import at_least_float32
+from rlvr.core.masked import at_least_float32
 from rlvr.errors import UserError
 from rlvr.models.backbone import at_last_tokens, at_responses, scatter_responses
 from rlvr.models.batch import SequenceBatch
@@ -16,7 +16,7 @@ HEAD_FILE = "value_head.safetensors"
 
 
 class CriticOutput(NamedTuple):
-    """Values in the reward's unit, float32 (float64 of a float64 model)."""
+    """Values in the reward's unit, float32 (float64 of a float64 model); with gradients if the critic learns."""
 
     values: Tensor
     """[B, R] V(s_t), the state before response token t; zero where there is no token."""
@@ -43,6 +43,7 @@ class ValueHead(nn.Linear):
         return CriticOutput(values, after.clone())  # FSDP wants no views to come out of a forward pass
 
     def _values(self, hidden: Tensor) -> Tensor:
+        # [..., H] to [...]. Cast to the head's type, which the decoder's states needn't have.
         return at_least_float32(self(hidden.to(self.weight.dtype)).squeeze(-1))
 
     def save(self, folder: str | Path) -> None:
@@ -61,6 +62,7 @@ class ValueHead(nn.Linear):
 
 def start_near_zero(head: nn.Linear, seed: int) -> None:
     """Draw weights so small that the head's outputs start near 0; the bias is 0."""
+    # A generator of its own, on the CPU: the same weights on every rank and device, and no draw from the run's random state.
     noise = torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
         head.weight.copy_(noise / (head.in_features + 1))
@@ -69,7 +71,7 @@ def start_near_zero(head: nn.Linear, seed: int) -> None:
 
 
 def has_head(folder: str | Path) -> bool:
-    """Whether a value head lies in the folder."""
+    """True if a value head lies in the folder."""
     return (Path(folder) / HEAD_FILE).is_file()
 
 

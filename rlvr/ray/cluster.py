@@ -1,10 +1,13 @@
-"""A Ray cluster: joining or starting one, what is free in it, and whether its workers run this code."""
+"""A Ray cluster: joining or starting one, its resources, the versions of its workers, and waiting for calls to actors.
+
+The only file that knows how Ray reports errors: `collect` turns them into those of a run without Ray.
+"""
 
 import hashlib
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -12,12 +15,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 import rlvr
 from rlvr.config import RayConfig
 from rlvr.errors import UserError
 
 ANSWER_S = 5.0
 """Longest that a cluster's head may take to accept a connection."""
+MATES_S = 20.0
+"""How long to look for a dead process after another of its group failed."""
+START_S = 600.0
+"""How long a process may take to start and to import what it needs."""
+
+# Errors that pass from an actor to the driver's caller as they are; torch reports a failed write as RuntimeError.
+_KNOWN = (UserError, OSError, SafetensorError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -25,9 +37,9 @@ class Cluster:
     """A cluster that this process is connected to.
 
     Attributes:
-        started: whether this process started it, and ends it.
-        nodes: machines that are alive.
-        total, free: CPUs and GPUs, by Ray's names.
+        started: true if this process started the cluster, and will end it.
+        nodes: number of machines that are alive.
+        total, free: CPUs and GPUs, by Ray's names for them.
     """
 
     started: bool
@@ -59,12 +71,12 @@ def import_ray() -> Any:
 
 
 def connect(settings: RayConfig, cpus: int) -> Cluster:
-    """Join the cluster that the settings name; without one, start one on this machine with room for `cpus` processes.
+    """Join the cluster that the settings name; if they name none, start one on this machine with room for `cpus` processes.
 
-    A process that is connected already stays so.
+    A process that is connected already stays with its cluster.
 
     Raises:
-        UserError: ray is not installed, or nobody answers under the address.
+        UserError: ray is not installed, nobody answers at the address, or no cluster could be started.
     """
     ray = import_ray()
     started = False
@@ -72,7 +84,7 @@ def connect(settings: RayConfig, cpus: int) -> Cluster:
         started = True
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
         if settings.ray_address is None:
-            # CPUs are places for processes here: roles take turns, so there may be more of them than cores.
+            # Ray's CPUs are only a count of places for processes. Roles take turns, so there may be more places than cores.
             _start(ray, num_cpus=max(os.cpu_count() or 1, cpus), **quiet)
         else:
             _join(ray, settings.ray_address)
@@ -84,7 +96,7 @@ def _start(ray: Any, **options: Any) -> None:
     try:
         ray.init(address="local", **options)
     except Exception as error:  # Ray raises no narrower one
-        ray.shutdown()  # what has started of it
+        ray.shutdown()  # the parts of it that did start
         raise UserError(
             f"--ray: no cluster could be started on this machine: {' '.join(str(error).split())[:300]} See the logs in "
             "/tmp/ray/session_latest/logs, and that the machine has memory and time to spare"
@@ -121,7 +133,7 @@ def _probe(address: str) -> None:
 
 @cache
 def code_versions() -> dict[str, str]:
-    """What must be the same in all processes of a run: versions, and a digest of this library's own code."""
+    """Versions that must be the same in all processes of a run, with a digest of this library's own code."""
     digest = hashlib.blake2b(digest_size=6)
     root = Path(rlvr.__file__).parents[1]
     for package in ("rewards", "rlvr"):
@@ -144,14 +156,86 @@ def compare_versions(theirs: Mapping[str, str], where: str) -> None:
 
 
 def work_in(folder: str) -> None:
-    """Let relative paths mean here what they mean in the driver, on nodes that have its folder."""
+    """Change to the driver's working folder, so that relative paths mean the same here; a node without the folder stays where it is."""
     if Path(folder).is_dir():
         os.chdir(folder)
 
 
 def end(processes: list[Any]) -> None:
-    """End Ray actors at once, those that are dead already too."""
+    """End Ray actors at once; those that are dead already are no error."""
     ray = import_ray()
     for process in processes:
         with suppress(ray.exceptions.RayError):
             ray.kill(process)
+
+
+# Waiting for calls to actors.
+
+
+class ProcessDied(Exception):
+    """A process of the run was killed or has crashed.
+
+    Attributes:
+        who: the role and the rank.
+    """
+
+    def __init__(self, who: str, reason: str) -> None:
+        super().__init__(f"{who} died ({reason})")
+        self.who = who
+
+
+def collect(refs: Sequence[Any], names: Sequence[str], limit_s: float | None = None) -> list[Any]:
+    """The results of calls, in order; the first that fails ends the wait.
+
+    Args:
+        refs: what the calls returned.
+        names: of the process of each, for messages.
+        limit_s: longest wait for the next result; None = no limit.
+
+    Raises:
+        ProcessDied: a process was killed or has crashed.
+        UserError, OSError, ...: as a process raised it.
+        UserError: no result came within the limit.
+    """
+    ray = import_ray()
+    who, results, pending = dict(zip(refs, names, strict=True)), {}, list(refs)
+    while pending:
+        ready, pending = ray.wait(pending, num_returns=1, timeout=limit_s)
+        if not ready:
+            late = ", ".join(dict.fromkeys(who[ref] for ref in pending))
+            raise UserError(
+                f"{late} did not start within {limit_s:.0f} s: see worker-*.err and raylet.err in the logs of Ray's session "
+                "(by default /tmp/ray/session_latest/logs)"
+            )
+        done = ready[0]
+        try:
+            results[done] = ray.get(done)
+        except ray.exceptions.RayActorError as error:
+            raise ProcessDied(who[done], _reason(error)) from None
+        except ray.exceptions.RayTaskError as error:
+            _look_for_the_dead(ray, pending, who)
+            cause = getattr(error, "cause", None)
+            raise (cause if isinstance(cause, _KNOWN) else error) from None
+    return [results[ref] for ref in refs]
+
+
+def _look_for_the_dead(ray: Any, pending: list[Any], who: Mapping[Any, str]) -> None:
+    """Raise `ProcessDied` if one of the other calls failed because its process died.
+
+    A process that loses another of its group fails too, and often reports first; the user wants to hear of the dead one.
+    """
+    done, _ = ray.wait(pending, num_returns=len(pending), timeout=MATES_S) if pending else ([], [])
+    for ref in done:
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError as error:
+            raise ProcessDied(who[ref], _reason(error)) from None
+        except ray.exceptions.RayTaskError:
+            continue
+
+
+def _reason(error: Exception) -> str:
+    """Ray's reason in a line, without its list of possible causes."""
+    text = " ".join(str(error).split("Some common causes")[0].split())
+    told = text.rpartition("Worker exit type: ")[2] or text
+    return told[:200].rstrip(" .")

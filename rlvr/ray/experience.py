@@ -1,4 +1,9 @@
-"""Experience from roles that run elsewhere: references first, values when learning needs them."""
+"""The experience maker of a run on Ray: it asks groups of actors and has no model of its own.
+
+`respond` streams responses from the processes that generate, in pieces, and passes references to the pieces on to the scorer;
+`run_models` has all roles read the responses at once. Judging, rewards and advantages are `BaseExperienceMaker`'s, in the
+driver. With generation one step ahead, responses of coming collect steps wait in `ahead`.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,30 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import Sample
-from rlvr.conversation import Conversation
+from rlvr.config import Config
 from rlvr.data.prompts import Prompt
 from rlvr.experience.maker import BaseExperienceMaker, Responses, samples_of, timed
 from rlvr.experience.scoring import Columns, ModelScores, model_scores
-from rlvr.experience.settings import ExperienceSettings
-from rlvr.ray.calls import collect
-from rlvr.ray.cluster import import_ray
+from rlvr.prompting.conversation import Conversation
+from rlvr.ray.cluster import collect, import_ray
 from rlvr.ray.groups import PPORayActorGroup
-from rlvr.ray.pieces import Piece, merge_columns, split_prompts
 from rlvr.ray.rewards import PieceScoring, RemoteScorer
+from rlvr.ray.splitting import Piece, merge_columns, split_prompts
 from rlvr.rollout.engine import Rollout, Sampling
 
 
 @dataclass(frozen=True)
 class ExperienceCompositionRefs:
-    """References to what each role says of some responses; the names are those of ColossalAI's script.
+    """References to each role's columns for some responses; the names are those of ColossalAI's script.
 
     Attributes:
-        sequences_attention_mask_action_mask_ref: the responses with their prompts, without padding (their lengths are
-            their masks).
-        action_log_probs_ref: of each rank of the actor, its columns.
-        base_action_log_probs_ref: of the reference model; empty without one.
-        value_ref: of the critic; empty without one.
-        r_ref: the scores, on their way since the responses were sampled; None where they are asked for elsewhere.
+        sequences_attention_mask_action_mask_ref: the responses with their prompts, without padding: their lengths give the
+            masks.
+        action_log_probs_ref: columns of each rank of the actor.
+        base_action_log_probs_ref: those of the reference model; empty without one.
+        value_ref: those of the critic; empty without one.
+        r_ref: the scores, in the making since the responses were sampled; None where they are kept elsewhere.
     """
 
     sequences_attention_mask_action_mask_ref: Any
@@ -41,9 +45,10 @@ class ExperienceCompositionRefs:
 
 @dataclass(frozen=True)
 class Roles:
-    """The groups that experience comes from.
+    """The groups of actors that make experience.
 
     Attributes:
+        actor, critic, initial: read the responses; None for a role that the run does not have.
         generators: sample responses: the actor, or copies of it.
     """
 
@@ -55,18 +60,18 @@ class Roles:
 
 @dataclass
 class Generating:
-    """Responses on their way.
+    """Responses that are being sampled.
 
     Attributes:
-        prompts: one for each response, those of one prompt in a row.
-        streams: (places of the responses, stream of references to pieces, process) of each rank.
+        prompts: one for each response; the responses to one prompt in a row.
+        streams: of each rank, the places of its responses among all, the stream of references to its pieces, and its name.
     """
 
     prompts: Sequence[Prompt]
     streams: list[tuple[deque[int], Any, str]]
 
     def pieces(self) -> Any:
-        """(places, reference) of each piece as soon as it is there."""
+        """(places of its responses, reference, piece) of each piece as soon as any rank has one ready."""
         ray = import_ray()
         open_streams = {stream: (rows, name) for rows, stream, name in self.streams}
         while open_streams:
@@ -78,12 +83,13 @@ class Generating:
                 del open_streams[stream]
                 continue
             [piece] = collect([ref], [name])
+            # A rank's pieces come in the order of its rows. The reference is for the scorer, the piece for the driver.
             yield [rows.popleft() for _ in piece.rollouts], ref, piece
 
 
 @dataclass
 class Generated:
-    """Responses that are there already, of a run that was resumed."""
+    """Responses that were sampled already, from a checkpoint; the same interface as `Generating`."""
 
     prompts: Sequence[Prompt]
     piece: Piece
@@ -93,24 +99,25 @@ class Generated:
 
 
 class ExperienceMaker(BaseExperienceMaker):
-    """Makes experience of what the groups say, by the mathematics of the local trainer.
+    """Makes experience from the groups' outputs, by the mathematics of the local trainer.
 
     Args:
         roles: the groups.
-        scorer: pays.
-        sampling, settings: as `BaseExperienceMaker`'s.
+        scorer: scores responses by reference.
+        sampling, config: as `BaseExperienceMaker`'s.
     """
 
-    def __init__(self, roles: Roles, scorer: RemoteScorer, sampling: Sampling, settings: ExperienceSettings) -> None:
-        super().__init__(scorer, sampling, settings)
+    def __init__(self, roles: Roles, scorer: RemoteScorer, sampling: Sampling, config: Config) -> None:
+        super().__init__(scorer, sampling, config)
         self.roles, self.scorer = roles, scorer
         self.ahead: deque[Generating | Generated] = deque()
-        """Responses of coming collect steps."""
+        """Responses of coming collect steps, the next one first; empty unless generation runs one step ahead."""
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling, *seed: int | str) -> Generating:
-        """Begin to sample one response to each prompt."""
+        """Begin to sample one response to each prompt, and return at once."""
         group = self.roles.generators
         streams = []
+        # All responses to a prompt go to one process: some rewards compare them (pitfall A28).
         for rows, process, name in zip(
             split_prompts(prompts, group.world_size), group.processes, group.names, strict=True
         ):
@@ -122,7 +129,7 @@ class ExperienceMaker(BaseExperienceMaker):
     def respond(
         self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
     ) -> Responses:
-        """Take what was generated ahead, or sample now; each piece goes on to be scored as it comes."""
+        """Take responses that were generated ahead, or sample now; each piece is scored as soon as it comes."""
         scoring = self.scorer.begin()
         rollouts: dict[int, Rollout] = {}
         samples: dict[int, Sample] = {}
@@ -133,12 +140,12 @@ class ExperienceMaker(BaseExperienceMaker):
                 rollouts |= dict(zip(rows, piece.rollouts, strict=True))
                 samples |= dict(zip(rows, piece.samples, strict=True))
             scoring.complete()
-        order = range(len(prompts))
+        order = range(len(prompts))  # pieces come in any order
         return Responses([rollouts[row] for row in order], [samples[row] for row in order], scoring)
 
     def compose(self, rollouts: Sequence[Rollout]) -> ExperienceCompositionRefs:
-        """Have all roles look at the responses, at once."""
-        sequences = import_ray().put(list(rollouts))
+        """Have all roles read the responses; returns before they have."""
+        sequences = import_ray().put(list(rollouts))  # put once, for all processes of all roles
         asked = [group.ask("score", sequences) if group else [] for group in self._readers()]
         return ExperienceCompositionRefs(sequences, asked[0], asked[1], asked[2])
 
@@ -156,7 +163,10 @@ class ExperienceMaker(BaseExperienceMaker):
         return self.roles.actor, self.roles.initial, self.roles.critic
 
     def ahead_state(self) -> list[dict[str, Any]]:
-        """What was generated ahead, for a checkpoint; waits for it, and keeps it."""
+        """The responses that were generated ahead, for a checkpoint. Waits until they are complete, and keeps them.
+
+        A stream can be read only once, so each is replaced by its result.
+        """
         state = []
         for index, generating in enumerate(self.ahead):
             found: dict[int, tuple[Any, Any]] = {}
@@ -177,7 +187,11 @@ class ExperienceMaker(BaseExperienceMaker):
     def load_ahead_state(
         self, state: Sequence[dict[str, Any]], prompts: Sequence[Prompt], tokenizer: Any, conversation: Conversation
     ) -> None:
-        """Put back what `ahead_state` gave. `prompts` are all there are."""
+        """Restore what `ahead_state` gave.
+
+        Args:
+            prompts: all prompts of the run, in which the saved ones are found by their ids.
+        """
         by_id = {prompt.problem.id: prompt for prompt in prompts}
         for saved in state:
             mine = [by_id[id_] for id_ in saved["problems"]]

@@ -1,7 +1,7 @@
 """The flags of ColossalAI's `train_prompts_on_ray.py`, with that script's defaults, as flags of `rlvr train`.
 
-Most have the same names here. What differs: the script's episodes hold `max_timesteps` steps of collecting and learn after
-every `update_timesteps` of them, while an episode here learns once, at its end; and `--model` names a family there.
+Most have the same names here. Two differ. The script's episodes hold `max_timesteps` steps of collecting and learn after every
+`update_timesteps` of them, while an episode here learns once, at its end. And the script's `--model` names a family of models.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rlvr.errors import UserError
 
 FAMILIES = {"gpt2": "gpt2", "bloom": "bigscience/bloom-560m", "opt": "facebook/opt-350m"}
-"""The script's families, each with the model that it takes where `--pretrain` names none."""
+"""The script's families of models, each with the model that it takes unless `--pretrain` names one."""
 DEFAULTS = {"experience_batch_size": "8", "train_batch_size": "8", "num_update_steps": "1", "strategy": "ddp"}
 
 
@@ -69,7 +69,7 @@ def _number(words: list[str], name: str, default: int) -> int:
 
 
 def check_family(name: str, family: str | None, model_type: str) -> None:
-    """Raise `UserError` unless the model is of the family that was named with it."""
+    """Raise `UserError` unless the model belongs to the family that `--model` named."""
     if family is not None and model_type != family:
         raise UserError(
             f"--model {family}: --pretrain {name} is a {model_type} model; leave --model out, or name the right one "

@@ -1,25 +1,30 @@
-"""Groups of Ray actors: one for each role, placed on the cluster's nodes."""
+"""Groups of Ray actors, one for each role, placed on the cluster's nodes.
+
+A group starts the processes of its role (`rlvr.ray.roles`), asks all of them at once, and collects their answers. Groups that learn
+are also how the checkpointer sees their roles.
+"""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
+from rlvr.checkpoint.checkpointer import WriteRole
 from rlvr.config import Config, RayConfig
 from rlvr.errors import UserError
 from rlvr.ray import cluster as clusters
-from rlvr.ray.calls import START_S, collect
-from rlvr.ray.cluster import Cluster, compare_versions, import_ray
-from rlvr.ray.pieces import rows_of
+from rlvr.ray.cluster import START_S, Cluster, collect, compare_versions, import_ray
 from rlvr.ray.roles import (
     DistributedTorchRayActor,
-    LearnRequest,
     RayPPOActor,
     RayPPOCritic,
     RayPPOInitialModel,
     RayPPORewardModel,
     RayPPORollout,
 )
+from rlvr.ray.splitting import rows_of
 
 PLACE_S = 60.0
 """Longest that the cluster may take to find room."""
@@ -29,12 +34,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Size:
-    """Where a group runs.
+    """The number of processes in a group, and their resources.
 
     Attributes:
-        nodes: different machines.
+        nodes: number of machines.
         per_node: processes on each.
-        gpu: GPUs of each process, or its share of one; 0 = it runs on CPUs.
+        gpu: GPUs of each process, or its share of one; 0 = CPUs only.
     """
 
     nodes: int
@@ -47,7 +52,7 @@ class Size:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What a node must have free."""
+        """Resources that each node must have free."""
         count = float(self.per_node)
         return {"CPU": count, "GPU": count * self.gpu} if self.gpu else {"CPU": count}
 
@@ -56,7 +61,9 @@ def sizes(settings: RayConfig, nodes: dict[str, int], cluster: Cluster) -> dict[
     """The size of each role's group, if there is room for all of them.
 
     Args:
-        nodes: of each role that there is.
+        settings: the settings of Ray.
+        nodes: number of nodes of each role that the run has.
+        cluster: gives what is free.
 
     Raises:
         UserError: the cluster has too few nodes, GPUs or CPUs; says what is free.
@@ -93,9 +100,9 @@ class PPORayActorGroup:
     """The processes of one role.
 
     Args:
-        size: how many and where.
-        role: what runs in each.
-        name: of the role, for messages.
+        size: how many processes, and where.
+        role: the class that runs in each.
+        name: the role's, for messages.
 
     Raises:
         UserError: there is no room, or a process runs other code than this one.
@@ -115,6 +122,7 @@ class PPORayActorGroup:
                 place = strategy(placement_group=self.placement, placement_group_bundle_index=node)
                 arguments = (size.world_size, rank, local, *address, size.per_node)
                 self.processes.append(kind.options(scheduling_strategy=place).remote(*arguments))
+                # Rank 0 has to run first: the others get its address as they start.
                 if rank == 0 and size.world_size > 1:
                     [address] = collect([self.processes[0].address.remote()], self.names, START_S)
         except BaseException:
@@ -123,7 +131,7 @@ class PPORayActorGroup:
 
     @property
     def names(self) -> list[str]:
-        """Of the processes, for messages."""
+        """Names of the processes, for messages."""
         return [f"process {rank} of the {self.name}" for rank in range(len(self.processes))]
 
     def check_versions(self) -> None:
@@ -132,7 +140,7 @@ class PPORayActorGroup:
             compare_versions(versions, name)
 
     def build(self, config: Config, *parts: Any) -> list[Any]:
-        """Have all processes load the model; they begin at once."""
+        """Have all processes load the model; returns references at once."""
         return self.ask("build", config, os.getcwd(), *parts)
 
     def ask(self, method: str, *arguments: Any) -> list[Any]:
@@ -140,26 +148,26 @@ class PPORayActorGroup:
         return [getattr(process, method).remote(*arguments) for process in self.processes]
 
     def ask_each(self, method: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """The same with arguments of its own for each rank."""
+        """The same, with other arguments for each rank."""
         pairs = zip(self.processes, arguments, strict=True)
         return [getattr(process, method).remote(*given) for process, given in pairs]
 
     def collect(self, refs: Sequence[Any]) -> list[Any]:
-        """What all ranks answered; see `rlvr.ray.calls.collect`."""
+        """Wait for the answers of all ranks; see `rlvr.ray.cluster.collect`."""
         return collect(refs, self.names)
 
     def first(self, method: str, *arguments: Any) -> Any:
-        """What rank 0 answers."""
+        """Call a method in rank 0, and wait for its answer."""
         return collect([getattr(self.processes[0], method).remote(*arguments)], self.names[:1])[0]
 
     def close(self) -> None:
-        """End the processes and give their place back."""
+        """End the processes and free their resources."""
         clusters.end(self.processes)
         import_ray().util.remove_placement_group(self.placement)
 
 
 def _reserve(ray: Any, size: Size, name: str) -> Any:
-    """A bundle on each node. Raises `UserError` where that takes too long."""
+    """Reserve a bundle of resources on each node. Raises `UserError` if there is no room within `PLACE_S`."""
     from ray.util.placement_group import placement_group, remove_placement_group
 
     strategy = "STRICT_SPREAD" if size.nodes > 1 else "PACK"
@@ -179,12 +187,35 @@ def _words(resources: dict[str, float]) -> str:
 
 
 class TrainableModelRayActorGroup(PPORayActorGroup):
-    """A role that learns."""
+    """A role that learns, and a `rlvr.checkpoint.checkpointer.SavedRole`: its own processes write it, not the driver."""
 
-    def learn(self, batch: Sequence[Any], request: LearnRequest) -> list[Any]:
-        """Begin one optimizer step on a mini-batch, each rank on its share; returns references to metrics."""
-        shares = [rows_of(batch, rank, self.world_size) for rank in range(self.world_size)]
-        return self.ask_each("learn", [(share, request) for share in shares])
+    def learn(self, batch: Sequence[Any], kl_coef: float, ptx: Sequence[Any] = ()) -> list[Any]:
+        """Begin one optimizer step on a mini-batch, of which each rank gets its share, and its share of the ptx rows. Returns
+        references to the ranks' metrics."""
+        ranks = range(self.world_size)
+        shares = [[rows_of(items, rank, self.world_size) for items in (batch, ptx)] for rank in ranks]
+        return self.ask_each("learn", [(of_batch, kl_coef, of_ptx) for of_batch, of_ptx in shares])
+
+    @contextmanager
+    def saving(self) -> Iterator[WriteRole]:
+        yield lambda folder: self._write(folder / "training.pt", "save", folder.absolute())
+
+    @contextmanager
+    def exporting(self, merge: bool) -> Iterator[WriteRole]:
+        yield lambda folder: self._write(folder, "export", folder.absolute(), merge)
+
+    def load(self, folder: Path) -> None:
+        """Restore what `saving` wrote."""
+        self.collect(self.ask("load", folder.absolute()))
+
+    def _write(self, expected: Path, method: str, *arguments: Any) -> None:
+        """Have the processes write, and check that this node sees what they wrote."""
+        self.collect(self.ask(method, *arguments))
+        if not expected.exists():
+            raise UserError(
+                f"a process on another node wrote {expected}, and this node does not see it: --save_path must lie on storage "
+                "that all nodes share"
+            )
 
 
 class PPOActorRayActorGroup(TrainableModelRayActorGroup):

@@ -1,7 +1,7 @@
-"""Scores from elsewhere: CPU workers for rules, as many as there is work for, and the neural reward model's group.
+"""The scorers of a run on Ray: a pool of CPU workers for rules, and the group of the neural reward model.
 
-Both give what the experience maker asks of a scorer, but take references: what is scored goes from the process that
-generated it to the one that scores it, and not through the driver.
+They score responses while further ones are generated, and take references to them: a response goes from the process that
+generated it to the one that scores it without a detour through the driver. The pool grows while work waits, and shrinks again.
 """
 
 import os
@@ -14,36 +14,35 @@ from typing import Any, Protocol
 
 from rewards import load_plugins, resolve
 from rewards.combine import Combined
-from rlvr.build_rewards import make_reward_model
-from rlvr.checks.unread_ppo import runs_workers
 from rlvr.config import Config
-from rlvr.conversation import Conversation, choose_template
+from rlvr.config.conditions import runs_workers
+from rlvr.config.reward_options import function_names
 from rlvr.models.loading import load_tokenizer
+from rlvr.prompting.conversation import Conversation, choose_template
 from rlvr.ray import cluster as clusters
-from rlvr.ray.calls import START_S, collect
-from rlvr.ray.cluster import compare_versions, import_ray
+from rlvr.ray.cluster import START_S, collect, compare_versions, import_ray
 from rlvr.ray.groups import PPORewardRayActorGroup
-from rlvr.ray.pieces import Piece
-from rlvr.reward_settings import function_names
-from rlvr.rewarding import RewardScorer
+from rlvr.ray.splitting import Piece
+from rlvr.scorers.build import make_reward_model
+from rlvr.scorers.rules import RewardScorer
 
 RETRIES = 3
-"""How often work is given to a worker's successor after the worker died."""
+"""How often a call is repeated after its worker died."""
 GROW_S = 1.0
-"""Work that waits longer than this for a worker is a reason to start another."""
+"""If work waits longer than this for a worker, another is started."""
 IDLE_S = 30.0
-"""A worker that had nothing to do for so long is ended, down to the least number."""
+"""A worker without work for longer than this is ended, as long as the least number remains."""
 
 
 class RayRLVRReward:
     """One worker: the run's reward functions, guarded as they are in a run without Ray.
 
-    What can go wrong is left to the first call: the caller gets that call's errors, and of a constructor that fails it would
-    hear that the process died.
+    Everything that can fail is left to the first call. Its errors reach the caller, while of a constructor that fails the caller
+    would only hear that the process died.
 
     Args:
         config: the run's settings.
-        folder: the driver's, which relative paths start from.
+        folder: the driver's working folder, from which relative paths start.
     """
 
     def __init__(self, config: Config, folder: str) -> None:
@@ -58,12 +57,12 @@ class RayRLVRReward:
         tokenizer = load_tokenizer(m.tokenizer_dir or m.pretrain, m.trust_remote_code)
         conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
         if config.reward.reward_workers is None and runs_workers(config):
-            # The workers of the pool share the cluster's CPUs; each guards its functions with one process.
+            # The cluster's CPUs are divided among the workers of this pool, so each guards its functions with one process.
             config = replace(config, reward=replace(config.reward, reward_workers=1))
         return make_reward_model(config, conversation, tokenizer, torch.device("cpu"))
 
     def versions(self) -> dict[str, str]:
-        """Of the code that runs here."""
+        """Versions of the code that runs here."""
         return clusters.code_versions()
 
     def get_ready(self) -> None:
@@ -71,11 +70,11 @@ class RayRLVRReward:
         assert self.scorer is not None
 
     def score(self, *pieces: Piece) -> list[Combined]:
-        """The verdicts on the pieces' samples, in order."""
+        """Scores of the pieces' samples, in order."""
         return self.scorer.score([sample for piece in pieces for sample in piece.samples])
 
     def process_id(self) -> int:
-        """The operating system's."""
+        """The operating system's id of this process."""
         return os.getpid()
 
 
@@ -83,7 +82,7 @@ class RayRLVRReward:
 class _Worker:
     handle: Any
     ready: Any
-    """Reference that is there when the worker has started; None from then on."""
+    """Reference that resolves when the worker has started; None from then on."""
     working: list[Any] = field(default_factory=list)
     idle_since: float = field(default_factory=time.monotonic)
 
@@ -98,11 +97,11 @@ class _Job:
 class RewardWorkers:
     """A pool of `RayRLVRReward` that grows while work waits, and shrinks when there is none.
 
-    A worker that dies is replaced by Ray, and its work is done again by the successor.
+    Ray replaces a worker that dies, and repeats its call in the new one.
 
     Args:
         config: the run's settings.
-        least, most: how many workers.
+        least, most: bounds of the number of workers.
     """
 
     def __init__(self, config: Config, least: int, most: int) -> None:
@@ -132,7 +131,7 @@ class RewardWorkers:
         return job
 
     def pump(self) -> None:
-        """Hand waiting work to free workers; start or end workers."""
+        """Hand waiting work to free workers, and start or end workers. Never waits; called whenever something may have changed."""
         now = time.monotonic()
         for worker in self.workers:
             self._look_after(worker, now)
@@ -141,6 +140,7 @@ class RewardWorkers:
             job, worker = self._queue.popleft(), free.pop()
             job.result = worker.handle.score.remote(*job.pieces)
             worker.working.append(job.result)
+        # One at a time: a worker takes seconds to start, and by then the queue may be empty.
         starting = any(worker.ready is not None for worker in self.workers)
         waits = bool(self._queue) and now - self._queue[0].since > GROW_S
         if waits and not starting and len(self.workers) < self.most:
@@ -151,6 +151,7 @@ class RewardWorkers:
             clusters.end([worker.handle])
 
     def _look_after(self, worker: _Worker, now: float) -> None:
+        """Notice that a worker has started or finished calls."""
         ray = import_ray()
         if worker.ready is not None and ray.wait([worker.ready], timeout=0)[0]:
             worker.ready, worker.idle_since = None, now
@@ -159,10 +160,10 @@ class RewardWorkers:
             worker.idle_since = now
 
     def results(self, jobs: Sequence[_Job]) -> list[list[Combined]]:
-        """What the jobs came to, in order; waits for them.
+        """Wait for the jobs' scores, in order.
 
         Raises:
-            UserError: a function returned something that is no score, or failed too often.
+            UserError: a reward function returned something that is no score, or failed too often.
             ProcessDied: a worker died again and again.
         """
         ray = import_ray()
@@ -179,7 +180,7 @@ class RewardWorkers:
 
 
 class PieceScoring(Protocol):
-    """Scores on their way, of samples that lie elsewhere."""
+    """Scores of one collect step, of samples that are in other processes."""
 
     def add_piece(self, piece: Any, rows: Sequence[int]) -> None:
         """Score this piece too (a reference); `rows` are its responses' places among all of them."""
@@ -193,7 +194,7 @@ class PieceScoring(Protocol):
 
 
 class RemoteScorer(Protocol):
-    """What scores pieces."""
+    """Scores pieces of responses, given by reference."""
 
     def begin(self) -> PieceScoring: ...
 
@@ -204,7 +205,7 @@ class RemoteRules:
     """Rules as scorer of the experience maker.
 
     Args:
-        workers: who scores.
+        workers: the pool.
         whole: hand all responses of a collect step to one worker, for functions that want the whole batch.
     """
 
@@ -219,7 +220,7 @@ class RemoteRules:
 
 
 class RemoteRuleScoring:
-    """Scores of one collect step by workers."""
+    """Scores of one collect step from the pool of workers."""
 
     def __init__(self, workers: RewardWorkers, whole: bool) -> None:
         self.workers, self.whole = workers, whole
@@ -263,7 +264,10 @@ class RemoteRewardModel:
 
 
 class RemoteModelScoring:
-    """Scores of one collect step by the group, which begins when all responses are there."""
+    """Scores of one collect step from the group.
+
+    It begins when all responses are there: its ranks work together, and divide the whole batch among them.
+    """
 
     def __init__(self, group: PPORewardRayActorGroup) -> None:
         self.group = group
@@ -287,11 +291,12 @@ class RemoteModelScoring:
 
 
 def _in_order(rows: Sequence[int], results: Sequence[Combined]) -> list[Combined]:
+    """Results in the order of the responses; pieces are scored in the order in which they came."""
     ordered = sorted(zip(rows, results, strict=True), key=lambda pair: pair[0])
     return [result for _, result in ordered]
 
 
 def wants_whole_batches(config: Config) -> bool:
-    """Whether a reward function is called once for all responses of a collect step."""
+    """True if some reward function is called once for all responses of a collect step."""
     load_plugins(config.reward.reward_plugins)
     return any(resolve(name).batched for name in function_names(config))

@@ -1,6 +1,9 @@
-"""What runs in the processes of each role: plain classes, which `rlvr.ray.groups` makes Ray actors of.
+"""The classes that run in the processes of each role; `rlvr.ray.groups` turns them into Ray actors.
 
-Actor and critic learn under a Booster in a process group of their own; the models that only infer need none.
+In a step they do what the local trainer does in one process: generate, score, learn, save. They call the same functions for it
+(`rlvr.experience.scoring`, `rlvr.trainer.ppo_update`, `rlvr.checkpoint.checkpointer`), each with its own role. Actor and critic
+learn under a Booster, in a process group for each role; models that only infer need no group unless they have several
+processes.
 """
 
 import os
@@ -8,51 +11,40 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from rewards import Sample
 from rewards.combine import Combined
-from rlvr import build
-from rlvr import checkpoint as files
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.plugins import make_booster, resolve_precision
-from rlvr.boost.use import memory_use
-from rlvr.build_rewards import make_reward_model
-from rlvr.checks.lora import lora_settings
-from rlvr.checks.settings import plan_batches
+from rlvr.boost.plugins import resolve_precision
+from rlvr.checkpoint.checkpointer import SavedRole
 from rlvr.config import Config
-from rlvr.conversation import Conversation, choose_template
 from rlvr.data.examples import Example
 from rlvr.data.prompts import Prompt
-from rlvr.evaluation.held_out import Asked
+from rlvr.evaluation.prompts import EvalPrompt
 from rlvr.experience.experience import Experience
 from rlvr.experience.maker import samples_of
 from rlvr.experience.scoring import Columns, Reader, policy_reader, read_rollouts, reference_reader, value_reader
-from rlvr.hand_on import equip
-from rlvr.metrics import Meter
-from rlvr.models.frozen import AdapterOff, Frozen
+from rlvr.memory.usage import memory_use
 from rlvr.models.loading import load_tokenizer
 from rlvr.models.lora import copy_sharing
+from rlvr.models.reference import AdapterOff, Frozen
+from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
 from rlvr.ray.cluster import code_versions, work_in
-from rlvr.ray.pieces import Piece, in_groups, rows_of
+from rlvr.ray.splitting import Piece, in_groups, rows_of
 from rlvr.rollout.engine import Rollout, Sampling
-from rlvr.rollout.make import make_engine
-from rlvr.trainer.learning import (
-    cut_into_micro_batches,
-    positive_size,
-    ptx_step,
-    step_size,
-    train_actor,
-    train_critic,
-)
-from rlvr.trainer.role_files import load_role, write_role
-from rlvr.trainer.settings import PPOSettings
+from rlvr.rollout.registry import make_engine
+from rlvr.run import parts as build
+from rlvr.scorers.build import make_reward_model
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.ppo_update import Learner
+from rlvr.validate.lora import lora_settings
+from rlvr.validate.ppo import plan_batches
 
 
 class DistributedTorchRayActor:
@@ -61,8 +53,8 @@ class DistributedTorchRayActor:
     Args:
         world_size: processes of the group.
         rank: of this one.
-        local_rank: of this one on its node.
-        master_addr, master_port: where rank 0 listens; None in rank 0, which chooses.
+        local_rank: its number on its node.
+        master_addr, master_port: the address of rank 0; None in rank 0 itself, which chooses them.
         local_world_size: processes of the group on this node.
     """
 
@@ -87,15 +79,15 @@ class DistributedTorchRayActor:
         )
 
     def address(self) -> tuple[str, int]:
-        """Where rank 0 listens."""
+        """Address and port of rank 0, for the other ranks."""
         return self.master_addr, self.master_port
 
     def versions(self) -> dict[str, str]:
-        """Of the code that runs here."""
+        """Versions of the code that runs here."""
         return code_versions()
 
     def identity(self) -> tuple[str, int]:
-        """Node and process id."""
+        """The node's address and the process id."""
         return _own_address(), os.getpid()
 
 
@@ -118,7 +110,7 @@ def _join_group(config: Config) -> torch.device:
 
 
 class BasePPORole(DistributedTorchRayActor, ABC):
-    """A role: its model, and what every role knows of the run."""
+    """A role: its model, and the settings, tokenizer and template that every role has."""
 
     config: Config
     device: torch.device
@@ -127,11 +119,12 @@ class BasePPORole(DistributedTorchRayActor, ABC):
         """Load the model. Called in all ranks together.
 
         Args:
-            folder: the driver's, which relative paths start from.
-            parts: what else the role is made of.
+            config: the run's settings.
+            folder: the driver's working folder, from which relative paths start.
+            parts: further arguments of the role's `_build`.
 
         Raises:
-            UserError: it can't be loaded.
+            UserError: the model can't be loaded.
         """
         from transformers.utils.logging import disable_progress_bar
 
@@ -147,7 +140,7 @@ class BasePPORole(DistributedTorchRayActor, ABC):
         self._build(*parts)
 
     def _join(self) -> None:
-        """Alone, a role that only infers has nobody to talk to, and is spared the process group."""
+        """Choose the device; join a process group only if there are several processes: inference in one needs none."""
         if self.world_size > 1:
             self.device = _join_group(self.config)
         else:
@@ -158,7 +151,7 @@ class BasePPORole(DistributedTorchRayActor, ABC):
     def _build(self, *parts: Any) -> None: ...
 
     def _read(self, rollouts: Sequence[Rollout], readers: Sequence[Reader], packed: bool) -> Columns:
-        """What the readers say of this rank's share of the rollouts, on the CPU."""
+        """The readers' columns for this rank's share of the rollouts, on the CPU, on which the driver works."""
         columns = read_rollouts(
             rows_of(rollouts, self.rank, self.world_size),
             readers,
@@ -170,83 +163,74 @@ class BasePPORole(DistributedTorchRayActor, ABC):
         return {name: tensor.cpu() for name, tensor in columns.items()}
 
 
-@dataclass(frozen=True)
-class LearnRequest:
-    """What one optimizer step depends on beside the experience.
+class TrainablePPORole(BasePPORole):
+    """A role that learns under a Booster of its own, by the step of the local trainer.
 
     Attributes:
-        train_batch_size: most samples in one forward and backward pass, over all ranks.
-        ptx: rows of the ptx data, over all ranks; empty without a ptx loss.
+        boosted: the model with its optimizer.
+        learner: takes the optimizer steps; it has this role only.
     """
 
-    settings: PPOSettings
-    train_batch_size: int
-    ptx: Sequence[Example] = ()
-
-
-class TrainablePPORole(BasePPORole):
-    """A role that learns, under a Booster of its own."""
-
+    role: ClassVar[str]
     boosted: Boosted
+    learner: Learner
 
     def _join(self) -> None:
         self.device = _join_group(self.config)
 
     def _boost(self, model: torch.nn.Module, lr: float, steps: int) -> None:
+        """Put the model under a Booster, with a schedule over this many optimizer steps."""
         model = model.to(self.device)
         optimizer, schedule = build.make_optimizer(self.config, model, lr, steps, self.device)
-        clip = self.config.train.grad_clip
-        booster = make_booster(self.config.parallel, self.device, clip)
-        self.boosted = Boosted(booster, model, optimizer, schedule, grad_clip=clip, precision=self.precision)
-
-    @property
-    def packed(self) -> bool:
-        return bool(self.boosted.unwrapped.packs)
+        self.boosted = build.boost(self.config, model, optimizer, schedule, self.device)
+        actor, critic = (self.boosted if self.role == name else None for name in ("actor", "critic"))
+        self.learner = Learner(self.config, actor, critic, self.tokenizer)
 
     @torch.no_grad()
     def score(self, rollouts: Sequence[Rollout]) -> Columns:
-        """What this role says of its share of the responses. Collective."""
+        """This role's columns for its rank's share of the responses. Collective."""
         with ExitStack() as stack:
-            return self._read(rollouts, self._readers(stack), self.packed)
+            return self._read(rollouts, self._readers(stack), self.learner.packs)
 
     @abstractmethod
     def _readers(self, stack: ExitStack) -> list[Reader]:
-        """They read until `stack` is closed. Collective."""
+        """The role's readers, which may be called until `stack` is closed. Collective."""
 
-    def learn(self, share: Sequence[Experience], request: LearnRequest) -> dict[str, Any]:
-        """One optimizer step on this rank's share of a mini-batch. Collective. Returns its metrics."""
+    def learn(self, share: Sequence[Experience], kl_coef: float, ptx: Sequence[Example] = ()) -> dict[str, Any]:
+        """One optimizer step on this rank's share of a mini-batch. Collective. Returns its metrics.
+
+        Args:
+            kl_coef: present weight of the divergence.
+            ptx: this rank's rows of the ptx data.
+        """
         meter = Meter()
-        self._learn(share, request, max(1, request.train_batch_size // self.world_size), meter)
+        self.learner.step(share, meter, kl_coef=kl_coef, ptx=ptx)
         meter.add_peaks(memory_use())
         return meter.state_dict()
 
-    @abstractmethod
-    def _learn(self, share: Sequence[Experience], request: LearnRequest, rows: int, meter: Meter) -> None: ...
-
     def save(self, folder: Path) -> None:
-        """Write what `load` reads. Collective; rank 0 writes.
+        """Write the role into a checkpoint's folder, for `load`. Collective; rank 0 writes.
 
         Raises:
             OSError: it can't be written.
         """
-        state = self.boosted.training_state()
-        self.write(folder, whole=False)
-        if self.rank == 0:
-            files.save_tensors(state, folder / "training.pt")
-
-    def write(self, folder: Path, whole: bool) -> None:
-        """Write the model or its adapter, as `write_role` does. Collective; rank 0 writes."""
-        with self.boosted.exact() as module:
+        with self._saved.saving() as write:
             if self.rank == 0:
-                write_role(module, folder, whole, self._saved_with())
+                write(folder)
 
-    def _saved_with(self) -> Any:
-        """The tokenizer, where it is saved with the model."""
-        return None
+    def export(self, folder: Path, merge: bool) -> None:
+        """Write the trained model; with `merge` a whole one, even if only an adapter learns. Collective; rank 0 writes."""
+        with self._saved.exporting(merge) as write:
+            if self.rank == 0:
+                write(folder)
 
     def load(self, folder: Path) -> None:
-        """Put back what `save` wrote. Collective."""
-        load_role(self.boosted, folder)
+        """Restore what `save` wrote. Collective."""
+        self._saved.load(folder)
+
+    @property
+    def _saved(self) -> SavedRole:
+        return self.learner.saved_roles[self.role]
 
 
 class Generates(BasePPORole):
@@ -254,16 +238,18 @@ class Generates(BasePPORole):
 
     @abstractmethod
     def _policy(self) -> AbstractContextManager[Any]:
-        """Within the block: the `Actor` with whole weights. Collective to enter."""
+        """Gives the `Actor` with whole weights within the block. Collective to enter."""
 
     def _build_engine(self) -> None:
         self.engine = make_engine(self.config.rollout.engine, self.tokenizer)
         self.engine.autocast = self.precision == "bf16"
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling, seed: Sequence[int | str]) -> Iterator[Piece]:
-        """One response to each prompt of this rank, in pieces as they are ready; the responses to a prompt stay together.
-        Collective."""
-        waiting: list[Rollout] = []
+        """One response to each prompt of this rank, in pieces as they become ready. Collective.
+
+        The responses to one prompt are in one piece, which one worker scores: some rewards compare them (pitfall A28).
+        """
+        waiting: list[Rollout] = []  # from place `begun` on; held back until a prompt's last response is there
         begun = 0
         with self._policy() as actor:
             for batch in self.engine.stream(actor.model, prompts, sampling, (*seed, self.rank)):
@@ -278,15 +264,17 @@ class Generates(BasePPORole):
 
 
 class RayPPOActor(TrainablePPORole, Generates):
-    """The policy: samples, gives logprobs, learns; with LoRA and no reference model of its own also the divergence's origin."""
+    """The policy: samples, gives logprobs, learns. With LoRA it is the reference too, with its adapter off."""
 
-    def _build(self, held_out: Sequence[Asked]) -> None:
+    role = "actor"
+
+    def _build(self, held_out: Sequence[EvalPrompt]) -> None:
         config = self.config
         lora = lora_settings(config.model)
-        plan = plan_batches(config, 1)
+        plan = plan_batches(config, 1)  # as the driver has it: optimizer steps don't depend on the number of processes
         actor = build.make_actor(config, build.load_base(config), lora)
         r = config.rollout
-        equip(
+        attach_chat_template(
             actor.model, self.tokenizer, self.conversation, max_new_tokens=r.max_new_tokens, temperature=r.temperature
         )
         self._boost(actor, config.train.lr, plan.actor_steps)
@@ -297,22 +285,12 @@ class RayPPOActor(TrainablePPORole, Generates):
         self.evaluator = build.make_evaluator(config, held_out, self.engine, self.tokenizer, self.conversation)
 
     def _policy(self) -> AbstractContextManager[Any]:
-        return self.boosted.whole()
+        return self.boosted.full_weights()
 
     def _readers(self, stack: ExitStack) -> list[Reader]:
         c = self.config
         readers = [policy_reader(self.boosted, c.rollout.temperature, stack, c.algo.old_logprobs == "sampled")]
         return [*readers, reference_reader(self.initial, c.rollout.temperature)] if self.initial else readers
-
-    def _learn(self, share: Sequence[Experience], request: LearnRequest, rows: int, meter: Meter) -> None:
-        s = request.settings
-        size = step_size(share, self.device)
-        batches = cut_into_micro_batches(share, rows, self.packed, self.device, s)
-        positives = positive_size(share, self.device) if s.positive_lm_coef else None
-        rows_of_ptx = rows_of(request.ptx, self.rank, self.world_size)
-        ptx, ptx_size = ptx_step(rows_of_ptx, self.device, s) if request.ptx else ([], None)
-        meter.add("lr", self.boosted.lr)
-        train_actor(self.boosted, batches, size, s, meter, ptx, ptx_size, positives)
 
     def evaluate(self) -> dict[str, float]:
         """Held-out metrics over all ranks. Collective."""
@@ -322,21 +300,20 @@ class RayPPOActor(TrainablePPORole, Generates):
             return self.evaluator(actor.model) or {}
 
     def weights(self) -> dict[str, Tensor]:
-        """The policy's weights, on the CPU; in rank 0. Collective."""
-        with self.boosted.exact() as actor:
+        """The policy's weights on the CPU, from rank 0; the other ranks only help to gather them. Collective."""
+        with self.boosted.full_precision_weights() as actor:
             return {name: tensor.cpu() for name, tensor in actor.state_dict().items()} if self.rank == 0 else {}
 
     def vocabulary(self) -> int:
-        """Tokens that the model knows. Collective."""
+        """Size of the model's vocabulary. Collective."""
         with self._policy() as actor:
             return int(actor.model.get_input_embeddings().num_embeddings)
 
-    def _saved_with(self) -> Any:
-        return self.tokenizer
-
 
 class RayPPOCritic(TrainablePPORole):
-    """V(s_t): gives values, learns them."""
+    """The critic: gives values V(s_t), and learns them."""
+
+    role = "critic"
 
     def _build(self) -> None:
         config = self.config
@@ -347,15 +324,9 @@ class RayPPOCritic(TrainablePPORole):
     def _readers(self, stack: ExitStack) -> list[Reader]:
         return [value_reader(self.boosted, stack)]
 
-    def _learn(self, share: Sequence[Experience], request: LearnRequest, rows: int, meter: Meter) -> None:
-        size = step_size(share, self.device)
-        batches = cut_into_micro_batches(share, rows, self.packed, self.device, request.settings)
-        meter.add("train/lr_critic", self.boosted.lr)
-        train_critic(self.boosted, batches, size, request.settings, meter)
-
 
 class RayPPOInitialModel(BasePPORole):
-    """The frozen policy that the divergence is measured from."""
+    """The frozen initial policy, from which the divergence is measured."""
 
     def _build(self) -> None:
         self.model = Frozen(build.make_initial_model(self.config), self.precision, self.device)
@@ -367,41 +338,45 @@ class RayPPOInitialModel(BasePPORole):
         return self._read(rollouts, readers, bool(self.model.model.packs))
 
     def vocabulary(self) -> int:
-        """Tokens that the model knows."""
+        """Size of the model's vocabulary."""
         return int(self.model.model.model.get_input_embeddings().num_embeddings)  # type: ignore[union-attr,operator]
 
 
 class RayPPORewardModel(BasePPORole):
-    """A neural reward model, with rules beside it where there are both."""
+    """A neural reward model, together with the rules if the run has both."""
 
     def _build(self) -> None:
         self.scorer = make_reward_model(self.config, self.conversation, self.tokenizer, self.device)
 
     def score(self, rows: Sequence[int], *pieces: Piece) -> tuple[list[int], list[Combined]]:
-        """The verdicts on this rank's share of the responses, whole prompts at a time. Collective.
+        """Scores of this rank's share of the responses, and their places. Collective.
+
+        Prompts are dealt to the ranks in turn, each with all of its responses.
 
         Args:
             rows: the place of each response of all pieces among all responses.
         """
         everything = [sample for piece in pieces for sample in piece.samples]
+        # Pieces come in the order in which they were ready; scores must not depend on it.
         ordered = sorted(zip(rows, everything, strict=True), key=lambda pair: pair[0])
         mine = _whole_prompts(ordered)[self.rank :: self.world_size]
         flat = [pair for group in mine for pair in group]
         return [row for row, _ in flat], self.scorer.score([sample for _, sample in flat])
 
     def state_dict(self) -> dict[str, Any]:
-        """What scores depend on; the same in all ranks."""
+        """State that scores depend on, such as running normalisation; the same in all ranks."""
         return self.scorer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.scorer.load_state_dict(state)
 
     def close(self) -> None:
-        """End worker processes of rules."""
+        """End the worker processes of rules."""
         self.scorer.close()
 
 
 def _whole_prompts(pairs: Sequence[tuple[int, Sample]]) -> list[list[tuple[int, Sample]]]:
+    """Neighbours with the same prompt, as groups."""
     groups: list[list[tuple[int, Sample]]] = []
     for pair in pairs:
         if groups and groups[-1][-1][1].prompt_ids == pair[1].prompt_ids:
@@ -424,5 +399,5 @@ class RayPPORollout(Generates):
         return nullcontext(self.actor)
 
     def take_weights(self, weights: dict[str, Tensor]) -> None:
-        """Become the policy with these weights."""
+        """Load the actor's present weights."""
         self.actor.load_state_dict(weights)

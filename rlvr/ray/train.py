@@ -1,38 +1,32 @@
-"""`rlvr train --ray`: a whole run on a Ray cluster."""
+"""`rlvr train --ray`: a whole run on a Ray cluster.
+
+Checks that the cluster has room, then trains by `rlvr.run.assembly` with a `RayHost`, which starts the groups of actors and puts a
+`RayPPOTrainer` over them.
+"""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from rlvr import build
 from rlvr.boost import process as processes
-from rlvr.boost.phases import board
+from rlvr.boost.health import enter_phase
 from rlvr.boost.plugins import check_plugin, resolve_precision
-from rlvr.boost.process import ProcessInfo
-from rlvr.boost.replica import replica_of
-from rlvr.checkpoint import list_checkpoints
-from rlvr.checks.lora import lora_settings
-from rlvr.checks.ray import check_shares
-from rlvr.checks.settings import BatchPlan, plan_batches
+from rlvr.boost.process import ProcessInfo, replica_of
+from rlvr.checkpoint.storage import list_checkpoints
 from rlvr.config import Config
-from rlvr.conversation import Conversation, choose_template
-from rlvr.data.prompts import PromptLoader
-from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
-from rlvr.models.loading import load_tokenizer, resolve_source
-from rlvr.models.lora_settings import LoraSettings
-from rlvr.ray.calls import ProcessDied
-from rlvr.ray.cluster import Cluster, connect
-from rlvr.ray.experience import Roles
+from rlvr.models.lora_config import LoraSettings
+from rlvr.prompting.conversation import Conversation
+from rlvr.ray.cluster import Cluster, ProcessDied, connect
+from rlvr.ray.experience import ExperienceMaker, Roles
 from rlvr.ray.groups import (
     PPOActorRayActorGroup,
     PPOCriticRayActorGroup,
     PPOInitialRayActorGroup,
-    PPORayActorGroup,
     PPORewardRayActorGroup,
     PPORolloutRayActorGroup,
     Size,
@@ -40,9 +34,12 @@ from rlvr.ray.groups import (
 )
 from rlvr.ray.rewards import RemoteRewardModel, RemoteRules, RemoteScorer, RewardWorkers, wants_whole_batches
 from rlvr.ray.trainer import Learners, RayPPOTrainer
-from rlvr.run import fit, make_ptx_loader, make_view, print_header
-from rlvr.session import Session
-from rlvr.trainer.watch import Watch
+from rlvr.run import assembly
+from rlvr.run import parts as build
+from rlvr.run.session import Session
+from rlvr.validate.lora import lora_settings
+from rlvr.validate.ppo import plan_batches
+from rlvr.validate.ray import check_shares
 
 _KINDS: dict[str, Any] = {
     "actor": PPOActorRayActorGroup,
@@ -57,14 +54,14 @@ def train_on_ray(config: Config) -> Path:
     """Train as the settings say, with each role in processes of its own. Returns the run's folder.
 
     Raises:
-        UserError: what the user gave can't be used, or a process of a role died; says where to go on.
+        UserError: settings, data or cluster can't be used, or a process of a role died; says where to go on.
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     disable_progress_bar()
-    board.enter("start")
+    enter_phase("start")
     processes.set_threads(config.train.num_threads)
     plan = plan_batches(config, 1)
-    whole = wants_whole_batches(config)  # first of all: it finds mistakes in plugins
+    whole = wants_whole_batches(config)  # loads reward plugins: their mistakes show before a cluster is started
     lora = lora_settings(config.model)
     nodes = _nodes(config, lora)
     r = config.ray
@@ -77,16 +74,16 @@ def train_on_ray(config: Config) -> Path:
         device = torch.device("cuda" if room["actor"].gpu else "cpu")
         check_plugin(config.parallel, device)
         session = Session.open(config, ProcessInfo(rank=0, world_size=1, local_rank=0, device=torch.device("cpu")))
-        print_header(session, config, plan, _where(config, room, cluster, device))
+        host = RayHost(config, session, lora, _where(config, room, cluster, device), room, whole, stack)
         try:
-            _train(config, plan, lora, session, _Start(room, whole, stack))
+            assembly.train(config, session, plan, host)
         except ProcessDied as error:
             raise UserError(f"{error}, and training stopped. {_remedy(session.folder)}") from None
     return session.folder
 
 
 def _nodes(config: Config, lora: LoraSettings | None) -> dict[str, int]:
-    """The roles that this run has, with their nodes."""
+    """The roles that this run has, with their numbers of nodes."""
     r = config.ray
     there = {
         "actor": True,
@@ -113,87 +110,83 @@ def _remedy(folder: Path) -> str:
     return f"Go on from {found[-1]} with the same command and --resume"
 
 
-@dataclass
-class _Parts:
-    """What of a run lies in the driver."""
+class RayHost:
+    """The roles in actor groups on a cluster; this process, the driver, has none of them.
 
-    tokenizer: Any
-    conversation: Conversation
-    prompts: build.Prompts
-    groups: dict[str, PPORayActorGroup]
-    scorer: RemoteScorer
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What starting the processes takes.
-
-    Attributes:
+    Args:
+        config: the run's settings.
+        session: of the run.
+        lora: settings of the adapters; None if whole models learn.
+        where: machines, processes and precision, in words.
         room: the size of each role's group.
-        whole: whether reward functions want all responses of a collect step at once.
-        stack: ends them.
+        whole: true if a reward function wants all responses of a collect step at once.
+        stack: ends the processes when it is closed.
     """
 
-    room: dict[str, Size]
-    whole: bool
-    stack: ExitStack
+    # The driver alone draws prompts and ptx rows; each group divides them among its processes.
+    replica = replica_of()
+    share = (0, 1)
 
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        lora: LoraSettings | None,
+        where: str,
+        room: dict[str, Size],
+        whole: bool,
+        stack: ExitStack,
+    ) -> None:
+        self.config, self.session, self.lora, self.where = config, session, lora, where
+        self.room, self.whole, self.stack = room, whole, stack
+        self.groups: dict[str, Any] = {}
+        self.workers: RewardWorkers | None = None
 
-def _train(config: Config, plan: BatchPlan, lora: LoraSettings | None, session: Session, start: _Start) -> None:
-    parts = _assemble(config, session, start)
-    view = make_view(session, config)
-    groups = parts.groups
-    actor, critic = groups["actor"], groups.get("critic")
-    copies = groups.get("rollout")
-    learners = Learners(actor, critic, copies)  # type: ignore[arg-type]
-    trainer = RayPPOTrainer(
-        config,
-        learners,
-        Roles(actor, critic, groups.get("initial"), copies or actor),
-        parts.scorer,
-        parts.tokenizer,
-        parts.conversation,
-        lora,
-        session.folder,
-        build.describe_run(config, parts.prompts, lora),
-        callbacks=[Watch(), view],
-    )
-    if parts.prompts.test:
-        trainer.evaluator = trainer.evaluate
-    sampler = PromptSampler(len(parts.prompts.train), plan.prompts_per_step, config.train.seed)
-    ptx = make_ptx_loader(config, replica_of(), parts.tokenizer, parts.conversation)
-    fit(config, session, plan, trainer, PromptLoader(parts.prompts.train, sampler), ptx, view)
+    def begin(self, tokenizer: PreTrainedTokenizerBase, conversation: Conversation) -> None:
+        """Start the processes, which load their models while the driver reads the data."""
+        for role, size in self.room.items():
+            self.groups[role] = _KINDS[role](size)
+            self.stack.callback(self.groups[role].close)
+        r = self.config.ray
+        if "reward" not in self.groups:
+            self.workers = RewardWorkers(self.config, r.min_reward_workers, r.max_reward_workers)
+            self.stack.callback(self.workers.close)
+        for group in self.groups.values():
+            group.check_versions()
+        # All but the actor, which needs the held-out problems to evaluate on.
+        self.building = {role: group.build(self.config) for role, group in self.groups.items() if role != "actor"}
 
+    def make_trainer(self, parts: assembly.Parts) -> RayPPOTrainer:
+        config, groups = self.config, self.groups
+        self.building["actor"] = groups["actor"].build(config, parts.prompts.test)
+        for role, refs in self.building.items():
+            groups[role].collect(refs)
+        if config.model.ref_model and "initial" in groups:
+            build.compare_vocabularies(groups["initial"].first("vocabulary"), self._vocabulary_of_the_actor())
+        actor, critic, copies = groups["actor"], groups.get("critic"), groups.get("rollout")
+        sampling = build.training_sampling(config, parts.conversation)
+        roles = Roles(actor, critic, groups.get("initial"), copies or actor)
+        learners = Learners(actor, critic, copies, has_adapter=self.lora is not None)
+        trainer = RayPPOTrainer(
+            config,
+            ExperienceMaker(roles, self._scorer(), sampling, config),
+            learners,
+            parts.tokenizer,
+            conversation=parts.conversation,
+            callbacks=parts.callbacks,
+            save_dir=self.session.folder,
+            run_state=build.describe_run(config, parts.prompts, self.lora),
+        )
+        if parts.prompts.test:
+            trainer.evaluator = learners.evaluate
+        return trainer
 
-def _assemble(config: Config, session: Session, start: _Start) -> _Parts:
-    """Start the processes, which load their models while the driver reads the data."""
-    resolve_source(config.model.pretrain)  # builds the built-in model with its own progress bar
-    groups: dict[str, PPORayActorGroup] = {}
-    for role, size in start.room.items():
-        groups[role] = _KINDS[role](size)
-        start.stack.callback(groups[role].close)
-    workers = None
-    if "reward" not in groups:
-        workers = RewardWorkers(config, config.ray.min_reward_workers, config.ray.max_reward_workers)
-        start.stack.callback(workers.close)
-    for group in groups.values():
-        group.check_versions()
-    tokenizer = load_tokenizer(config.model.tokenizer_dir or config.model.pretrain, config.model.trust_remote_code)
-    conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
-    building = {role: group.build(config) for role, group in groups.items() if role != "actor"}
-    prompts = build.make_prompts(config, conversation)
-    for note in prompts.notes:
-        session.note(note)
-    building["actor"] = groups["actor"].build(config, prompts.test)
-    for role, refs in building.items():
-        groups[role].collect(refs)
-    if config.model.ref_model and "initial" in groups:
-        reference, actor = (groups[r].collect(groups[r].ask("vocabulary"))[0] for r in ("initial", "actor"))
-        build.compare_vocabularies(reference, actor)
-    scorer: RemoteScorer
-    if workers is not None:
-        workers.check_versions()
-        scorer = RemoteRules(workers, start.whole)
-    else:
-        scorer = RemoteRewardModel(groups["reward"])  # type: ignore[arg-type]
-    return _Parts(tokenizer, conversation, prompts, groups, scorer)
+    def _vocabulary_of_the_actor(self) -> int:
+        actor = self.groups["actor"]
+        return int(actor.collect(actor.ask("vocabulary"))[0])  # all ranks are asked: they gather the weights for it
+
+    def _scorer(self) -> RemoteScorer:
+        if self.workers is None:
+            return RemoteRewardModel(self.groups["reward"])
+        self.workers.check_versions()
+        return RemoteRules(self.workers, self.whole)

@@ -1,4 +1,7 @@
-"""The model card: README.md beside a saved model, with what it was trained on, by which rewards, how, and how well."""
+"""The model card: README.md beside a saved model, which says on what data, by which rewards, how, and how well it was trained.
+
+Models and data sets that lie on this machine are named without their path (`_public`): a card is made to be published.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from rlvr.report.figures import MAIN_FIGURES
-from rlvr.report.runs import Run, read_runs
+from rlvr.report.runs import MAIN_FIGURES, Run, read_runs
 
 USE = {
     "modeling": """```python
@@ -36,8 +38,10 @@ model = AutoModelForSequenceClassification.from_pretrained(folder)
 score = model(**tokenizer(prompt_and_response, add_special_tokens=False, return_tensors="pt")).logits[0, 0]
 ```""",
 }
+"""How to use a model, by its kind."""
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 24
+"""Bars of a curve."""
 
 
 def write_card(folder: Path, model_folder: Path) -> None:
@@ -55,8 +59,8 @@ def card(run: Run, kind: str = "modeling") -> str:
     """Markdown with the hub's header.
 
     Args:
-        run: that trained the model.
-        kind: of model, among `USE`.
+        run: the one that trained the model.
+        kind: the model's, a key of `USE`.
     """
     model = run.settings.get("model", {})
     base = str(model.get("pretrain", "?"))
@@ -72,7 +76,7 @@ def card(run: Run, kind: str = "modeling") -> str:
 
 
 def curve(values: Sequence[float], points: int = POINTS) -> str:
-    """A line of bars, the lowest for the least value.
+    """Values as a line of bars, the lowest for the least value; neighbours are averaged where there are too many.
 
     >>> curve([0, 1, 2, 3, 4, 5, 6, 7])
     '▁▂▃▄▅▆▇█'

@@ -1,4 +1,7 @@
-"""Which curves the report shows, and how: panels by topic, drawn by plotly in the browser."""
+"""The report's charts: which curves they show (`TOPICS`), in which colours (`COLOURS`), and how they are drawn.
+
+plotly draws them in the browser; here is only made what it reads. A chart without data in any run is left out.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,9 +13,9 @@ from rlvr.report.runs import Run
 # Okabe and Ito's colours, which people tell apart whatever their colour vision; yellow is left out on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 DASHES = ("solid", "dot", "dash", "dashdot", "longdash")
-BAND = 0.18
-MOST_BANDS = 3
-"""Curves of a chart that have their intervals drawn; beyond, nothing could be told apart."""
+BAND_OPACITY = 0.18
+MAX_BANDS = 3
+"""Most curves of a chart that have their intervals drawn; of more, nothing could be told apart."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Panel:
         title: what it shows.
         text: how to read it, in a sentence.
         metrics: curves, by name; a * stands for any characters but /.
-        percent: whether values are shares.
-        gib: whether values are bytes, shown in GiB.
+        percent: values are shares.
+        gib: values are bytes, shown in GiB.
         log: logarithmic axis.
         stacked: as areas on top of each other, one run at a time.
         alone: only where the report is on one run; several would have too many curves.
@@ -44,7 +47,7 @@ class Panel:
         found: list[str] = []
         for name in self.metrics:
             same = matching(name, run.metrics)
-            # Beside others, what never happened is not drawn.
+            # The panel's first metric is drawn even if it is 0 throughout, the others are not.
             found += [m for m in same if (any if found else bool)(run.series(m)[1])]
         return found
 
@@ -52,10 +55,10 @@ class Panel:
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
     """The names that a pattern stands for, pass@2 before pass@16."""
     known = re.compile("[^/]*".join(map(re.escape, pattern.split("*"))))
-    return sorted(filter(known.fullmatch, names), key=_by_number)
+    return sorted(filter(known.fullmatch, names), key=_natural_order)
 
 
-def _by_number(name: str) -> list[tuple[str, int]]:
+def _natural_order(name: str) -> list[tuple[str, int]]:
     return [(text, int(number or 0)) for text, number in re.findall(r"(\D+)(\d*)", name)]
 
 
@@ -139,11 +142,11 @@ def _chart(panel: Panel, runs: Sequence[Run], names_run: bool) -> Chart:
                 continue
             place = everything.index(name)
             several = len(everything) > 1
-            parts = [*([run.name] if len(runs) > 1 else []), *([_plain(name, everything)] if several else [])]
+            parts = [*([run.name] if len(runs) > 1 else []), *([_legend_name(name, everything)] if several else [])]
             label = " · ".join(parts) or panel.title
             # One run: a colour for each metric. Several: a colour for each run, a dash for each metric.
             colour = COLOURS[(number if len(runs) > 1 else place) % len(COLOURS)]
-            traces += _band(panel, run, name, steps, colour) if len(everything) * len(runs) <= MOST_BANDS else []
+            traces += _band(panel, run, name, steps, colour) if len(everything) * len(runs) <= MAX_BANDS else []
             dash = DASHES[place % len(DASHES)] if len(runs) > 1 else DASHES[place // len(COLOURS) % len(DASHES)]
             traces.append(_line(panel, steps, values, label, colour, dash))
             best = _shown(panel, max(values)) if panel.percent else ""
@@ -197,11 +200,11 @@ def _band(panel: Panel, run: Run, metric: str, steps: list[float], colour: str) 
         "hoverinfo": "skip",
         "showlegend": False,
     }
-    filled = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},{BAND})"}
+    filled = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},{BAND_OPACITY})"}
     return [edge | {"y": ends[0][1]}, edge | {"y": ends[1][1]} | filled]
 
 
-# What a legend calls a metric beside others, where its name does not say it.
+# Names in a legend of metrics whose own name does not tell them from the others of their chart.
 LABELS = {
     "eval/length_tokens": "held out", "eval/loss": "held out", "eval/truncated": "held out",
     "lr": "actor", "memory/device_bytes": "now", "memory/device_peak_bytes": "most so far", "memory/rss_bytes": "now",
@@ -210,7 +213,7 @@ LABELS = {
 }  # fmt: skip
 
 
-def _plain(metric: str, beside: Sequence[str]) -> str:
+def _legend_name(metric: str, beside: Sequence[str]) -> str:
     """A metric's name as a legend shows it beside others: what tells them apart."""
     topic, *rest = metric.split("/")
     if topic == "eval" and len(rest) == 2:  # of a data set

@@ -1,7 +1,13 @@
-"""The page: one HTML file with everything in it."""
+"""The report's page: one HTML file with everything in it, so that it can be sent, kept, and read offline.
+
+`page.html.j2` is its template, with the style sheet; `rlvr/report/charts.py` has the charts and their colours. Text of runs is
+hostile: jinja escapes it, and `_script_safe` what goes into the script.
+"""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -9,9 +15,77 @@ from jinja2 import Environment, StrictUndefined
 
 from rlvr.errors import UserError
 from rlvr.report.charts import COLOURS, TOPICS, charts_of, matching
-from rlvr.report.figures import MAIN_FIGURES
-from rlvr.report.runs import Run
-from rlvr.report.samples import samples_of
+from rlvr.report.runs import MAIN_FIGURES, Run
+
+SAMPLES_OF_A_STEP = 4
+SAMPLED_STEPS = 6
+"""Steps whose samples are shown, spread from the first to the last."""
+MAX_CHARACTERS = 4000
+"""Of a prompt or response; more is cut."""
+_TAGGED = re.compile(r"(<(think|answer)>.*?(?:</\2>|$))", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ResponsePart:
+    """A stretch of a response: `think`, `answer`, or other text."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ShownSample:
+    """One response as the page shows it."""
+
+    prompt: str
+    parts: tuple[ResponsePart, ...]
+    gold: str
+    score: str
+    verdict: str
+
+
+def parts_of(response: str) -> tuple[ResponsePart, ...]:
+    """The response cut at its think and answer tags; nothing is lost.
+
+    >>> [(p.kind, p.text) for p in parts_of("<think>a</think> b <answer>c")]
+    [('think', '<think>a</think>'), ('other', ' b '), ('answer', '<answer>c')]
+    """
+    parts, end = [], 0
+    for match in _TAGGED.finditer(response):
+        if match.start() > end:
+            parts.append(ResponsePart("other", response[end : match.start()]))
+        parts.append(ResponsePart(match[2], match[1]))
+        end = match.end()
+    if end < len(response):
+        parts.append(ResponsePart("other", response[end:]))
+    return tuple(parts)
+
+
+def samples_of(run: Run) -> dict[int, list[ShownSample]]:
+    """Some samples at some steps, from the first to the last."""
+    by_step: dict[int, list[Mapping[str, Any]]] = {}
+    for row in run.samples:
+        if isinstance(row.get("step"), int):
+            by_step.setdefault(row["step"], []).append(row)
+    return {step: [_shown(row) for row in by_step[step][:SAMPLES_OF_A_STEP]] for step in _spread(sorted(by_step))}
+
+
+def _spread(steps: Sequence[int]) -> list[int]:
+    if len(steps) <= SAMPLED_STEPS:
+        return list(steps)
+    return [steps[round(i * (len(steps) - 1) / (SAMPLED_STEPS - 1))] for i in range(SAMPLED_STEPS)]
+
+
+def _shown(row: Mapping[str, Any]) -> ShownSample:
+    score = row.get("score")
+    return ShownSample(
+        prompt=str(row.get("prompt", ""))[-MAX_CHARACTERS:],
+        parts=parts_of(str(row.get("response", ""))[:MAX_CHARACTERS]),
+        gold=str(row.get("gold", "")),
+        score=f"{score:.3g}" if isinstance(score, int | float) else "-",
+        verdict=str(row.get("verdict", "-")),
+    )
+
 
 SUMMARY = (
     MAIN_FIGURES[0],
@@ -53,7 +127,7 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
 
 
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Rows of first and last values, a column for each run."""
+    """First and last value of each main figure, a column for each run."""
     everything = sorted({name for run in runs for name in run.metrics})
     rows = []
     for pattern, label, form in SUMMARY:
@@ -71,7 +145,7 @@ def _ends(run: Run, metric: str, form: str) -> str:
 
 
 def differing_settings(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """Settings in which the runs differ, but for where they are saved."""
+    """Settings in which the runs differ, a column for each run; the folder, which always differs, is left out."""
     flat = [{f"{s}.{n}": value for s, values in run.settings.items() for n, value in values.items()} for run in runs]
     names = list(dict.fromkeys(name for one in flat for name in one))
     rows = [(name, [json.dumps(one.get(name)) for one in flat]) for name in names if name != "ckpt.save_path"]

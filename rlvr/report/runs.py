@@ -1,4 +1,7 @@
-"""A run's folder, read for the report: whatever is there, and notes on what is not."""
+"""`Run`: a run's folder, read for the report and the model card: whatever is there, and notes on what is missing or damaged.
+
+A run that is killed, or still going on, leaves files that are cut short; they are read as far as they go.
+"""
 
 import json
 import math
@@ -10,18 +13,29 @@ from typing import Any
 
 import yaml
 
-from rlvr.diagnosis import Finding, History
 from rlvr.errors import UserError
+from rlvr.tracking.diagnosis import Finding, History
+
+MAIN_FIGURES = (
+    ("eval/accuracy", "held-out accuracy", "{:.1%}"),
+    ("outcome/correct", "right in training", "{:.1%}"),
+    ("objective/scores", "reward", "{:.3g}"),
+    ("train/loss", "loss", "{:.4g}"),
+    ("eval/loss", "held-out loss", "{:.4g}"),
+    ("objective/kl", "KL", "{:.3g}"),
+    ("response/length_tokens", "tokens a response", "{:.0f}"),
+)
+"""Metrics of the summary and the card: name, label, format."""
 
 Row = dict[str, float]
 
 
 @dataclass
 class Run:
-    """What a folder tells.
+    """A run as its folder tells it.
 
     Attributes:
-        name: how the report calls it.
+        name: in the report; no other run has it.
         folder: where it lies.
         rows: metrics by step, NaN and null as NaN.
         samples: responses that were written while it ran.
@@ -55,7 +69,7 @@ class Run:
 
     @property
     def findings(self) -> list[tuple[str, Finding]]:
-        """Signs of something going wrong: at which steps, and what was found at the last of them; worst (longest) first."""
+        """Signs of something going wrong: at which steps, and the finding at the last of them; those of most steps first."""
         seen: dict[str, list[int]] = {}
         newest: dict[str, Finding] = {}
         episodes = [row for row in self.rows if "objective/scores" in row]

@@ -1,20 +1,24 @@
-"""What an engine takes and gives."""
+"""The interface of generation engines: `Sampling` in, `Rollout`s out, and where a response ends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # settings are checked with this room, and transformers takes seconds to import
+    from transformers import PreTrainedModel
+
     from rlvr.data.prompts import Prompt
+
+INSTEAD = "or take --engine hf, which needs nothing else"
+"""The end of a message about an engine that can't be used."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn and when a response ends.
+    """The way tokens are drawn, and when a response ends.
 
     Attributes:
         max_new_tokens: most tokens of a response.
@@ -75,7 +79,7 @@ class Engine(ABC):
 
     @abstractmethod
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self, model: "PreTrainedModel", prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, in order, in batches as they are finished.
 
@@ -83,7 +87,7 @@ class Engine(ABC):
         """
 
     def generate(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self, model: "PreTrainedModel", prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
     ) -> list[Rollout]:
         """All that `stream` gives."""
         return [rollout for batch in self.stream(model, prompts, sampling, seed) for rollout in batch]
@@ -92,3 +96,46 @@ class Engine(ABC):
         """Tell `on_progress`, if anybody listens."""
         if self.on_progress is not None:
             self.on_progress(finished, total, tokens)
+
+
+def cut_at_stop(
+    ids: Sequence[int],
+    stop_ids: Collection[int],
+    stop_strings: Sequence[str] = (),
+    decode: Callable[[Sequence[int]], str] | None = None,
+) -> tuple[list[int], bool]:
+    """The response up to its first stop token or where a stop string is complete, and true if there was one.
+
+    Nothing after the first stop counts (pitfall A5) and the stop token is kept exactly once (A4).
+
+    Args:
+        ids: generated tokens, perhaps with padding after the end.
+        stop_ids: tokens that end a response.
+        stop_strings: texts that end a response; `decode` turns tokens into the text to look in.
+    """
+    end = next((i + 1 for i, token in enumerate(ids) if token in stop_ids), None)
+    kept = list(ids[:end])
+    if stop_strings:
+        assert decode is not None, "stop strings need a decoder"
+        by_string = _first_prefix_with(kept, stop_strings, decode)
+        if by_string is not None:
+            return kept[:by_string], True  # no later than the stop token, after which nothing was looked at
+    return kept, end is not None
+
+
+def _first_prefix_with(
+    ids: Sequence[int], strings: Sequence[str], decode: Callable[[Sequence[int]], str]
+) -> int | None:
+    """Length of the shortest prefix whose text holds one of `strings`, by bisection: once there, it stays."""
+
+    def holds(length: int) -> bool:
+        text = decode(ids[:length])
+        return any(string in text for string in strings)
+
+    if not holds(len(ids)):
+        return None
+    low, high = 0, len(ids)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr.core.seeding import seeded
 from rlvr.rollout.decode import inference
-from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.rollout.truncate import cut_at_stop
-from rlvr.seeding import seeded
+from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt

@@ -1,4 +1,4 @@
-"""The default engine: our own decoding loop over a transformers model, on every device."""
+"""The `hf` engine, the default: our own decoding loop (`rlvr.rollout.decode`) over a transformers model, on every device."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,18 +8,43 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.rollout.decode import STRINGS_EVERY, Decoder, Ended, inference
-from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.core.seeding import derive_seed
+from rlvr.rollout.decode import STRINGS_EVERY, Decoder, Ended, ForwardCall, can_decode, inference
+from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop
 from rlvr.rollout.generate import GenerateEngine
-from rlvr.rollout.ordered import InOrder
-from rlvr.rollout.support import Call, can_decode
-from rlvr.rollout.truncate import cut_at_stop
-from rlvr.seeding import derive_seed
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
 
+
 REPORT_EVERY_S = 0.2
+
+
+class ReorderBuffer:
+    """Collects `count` rollouts by their place, and hands out what is complete from the front: rows end in another order
+    than that of their prompts.
+
+    Attributes:
+        tokens: response tokens of all that came so far.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._waiting: list[Rollout | None] = [None] * count
+        self._taken = 0
+        self.tokens = 0
+
+    def add(self, index: int, rollout: Rollout) -> None:
+        """Take the rollout that belongs at `index`."""
+        self._waiting[index] = rollout
+        self.tokens += len(rollout.response_ids)
+
+    def take(self) -> list[Rollout]:
+        """The rollouts up to the first that is missing, each once."""
+        ready: list[Rollout] = []
+        while self._taken < len(self._waiting) and (rollout := self._waiting[self._taken]) is not None:
+            ready.append(rollout)
+            self._waiting[self._taken], self._taken = None, self._taken + 1
+        return ready
 
 
 class HFEngine(Engine):
@@ -31,7 +56,7 @@ class HFEngine(Engine):
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
-        self._calls: WeakKeyDictionary[PreTrainedModel, Call | None] = WeakKeyDictionary()
+        self._calls: WeakKeyDictionary[PreTrainedModel, ForwardCall | None] = WeakKeyDictionary()
 
     def stream(
         self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
@@ -45,7 +70,7 @@ class HFEngine(Engine):
             return
         device = next(model.parameters()).device
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids))  # stable: samples stay together
-        collected = InOrder(len(prompts))
+        collected = ReorderBuffer(len(prompts))
         for start in range(0, len(prompts), sampling.batch_size):
             batch = order[start : start + sampling.batch_size]
             decoder = Decoder(
@@ -69,11 +94,11 @@ class HFEngine(Engine):
                     yield ready
         self.report(len(prompts), len(prompts), collected.tokens)
 
-    def _call(self, model: PreTrainedModel) -> Call | None:
-        """How to call the model; None if it has to be left to `generate`."""
+    def _call(self, model: PreTrainedModel) -> ForwardCall | None:
+        """The way to call the model; None if it has to be left to `generate`."""
         if model not in self._calls:
             with inference(model):
-                self._calls[model] = Call.of(model) if can_decode(model) else None
+                self._calls[model] = ForwardCall.of(model) if can_decode(model) else None
         return self._calls[model]
 
     def _rollout(self, prompt: Sequence[int], row: Ended, sampling: Sampling) -> Rollout:

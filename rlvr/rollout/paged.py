@@ -11,12 +11,10 @@ import torch
 import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from rlvr.core.seeding import derive_seed, seeded
 from rlvr.errors import UserError
-from rlvr.rollout.decode import inference
-from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.rollout.support import ATTENTION
-from rlvr.rollout.truncate import cut_at_stop
-from rlvr.seeding import derive_seed, seeded
+from rlvr.rollout.decode import ATTENTION, inference
+from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
@@ -54,8 +52,8 @@ class PagedEngine(Engine):
         yield rollouts
 
     def _generate(self, model: Any, prompts: list[list[int]], sampling: Sampling, seed: int) -> list[Any]:
-        """What the manager returns for each prompt. Requests are handed in before it starts, so that the batches, and
-        with them the draws, don't depend on which came first."""
+        """The manager's output for each prompt. Requests are handed in before it starts, so that the batches, and with
+        them the draws, don't depend on which came first."""
         manager = model.init_continuous_batching(
             self._generation_config(sampling), _batching_config(model, prompts, sampling, seed)
         )
@@ -133,7 +131,7 @@ def _batching_config(model: PreTrainedModel, prompts: list[list[int]], sampling:
 
 
 def _check_model(model: PreTrainedModel) -> None:
-    """Whether the model's attention can read pages."""
+    """Refuse a model whose attention can't read pages."""
     kinds = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     if kinds <= ATTENTION and getattr(model, "_supports_attention_backend", False):
         return

@@ -7,8 +7,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.errors import UserError
-from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.rollout.truncate import cut_at_stop
+from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt

@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.errors import UserError
+from rlvr.core.seeding import derive_seed
+from rlvr.errors import UserError, listed
 from rlvr.models.lora import merged_parameters
-from rlvr.rollout.available import INSTEAD
-from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.rollout.truncate import cut_at_stop
-from rlvr.seeding import derive_seed
-from rlvr.suggest import listed
+from rlvr.rollout.engine import INSTEAD, Engine, Rollout, Sampling, cut_at_stop
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
@@ -92,12 +89,12 @@ class VLLMEngine(Engine):
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
     def _start(self, model: PreTrainedModel, length: int, sampling: Sampling) -> None:
-        """Start vLLM for this kind of model, unless one runs that will do."""
+        """Start vLLM for this kind of model and length, unless a suitable one runs already."""
         dtype = torch.bfloat16 if self.autocast else next(model.parameters()).dtype
         shape = (type(model), str(model.config.to_dict()), dtype, bool(sampling.stop_strings))
         if self._llm is not None and self._built_for[:-1] == shape and length <= self._built_for[-1]:
             return
-        limit = 2 ** (length - 1).bit_length()
+        limit = 2 ** (length - 1).bit_length()  # rounded up, so that slightly longer prompts need no restart
         self.close()
         _check_model(model)
         _prepare_environment()
@@ -139,7 +136,7 @@ class VLLMEngine(Engine):
 
 
 def _prepare_environment() -> None:
-    """What vLLM reads when it is imported and started.
+    """Set what vLLM reads when it is imported and started, unless the user has.
 
     Raises:
         UserError: an older vLLM, whose way to take weights is another.

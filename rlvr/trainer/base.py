@@ -1,36 +1,129 @@
-"""`BaseTrainer`: what every trainer's loop has: its place among the processes, hooks, metrics, and stopping on request."""
+"""`BaseTrainer`: the parts that all training loops share.
 
+Hooks, metrics and trackers, checkpoints, training time, and stopping on request. `OnlineTrainer` (PPO and its relatives) and
+`SupervisedTrainer` (SFT, reward models) derive from it; the loops themselves are theirs, and have nothing in common but these
+parts.
+"""
+
+import signal
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rlvr.boost.process import any_rank
+from rlvr.checkpoint.checkpointer import Checkpointer, Loaded
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
-from rlvr.trackers.about import About
-from rlvr.trackers.make import Wanted, makers
-from rlvr.tracking import JsonlSink, Tracker
-from rlvr.trainer.interrupt import Interrupted, InterruptGuard
+from rlvr.tracking.meter import Meter
+from rlvr.tracking.sinks import RunInfo, TrackerSettings, sink_factories
+from rlvr.tracking.tracker import JsonlSink, Tracker
+from rlvr.trainer.callbacks import Callback
+
+SAME_REQUEST_S = 3.0
+"""A second SIGINT within this time is the same request: torchrun passes a Ctrl-C on to processes that the terminal has already
+sent it to."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has stopped at a safe point.
+
+    Attributes:
+        signum: the signal.
+        checkpoint: folder of the checkpoint saved on the way out; None when nothing is saved.
+    """
+
+    def __init__(self, signum: int, checkpoint: str | None) -> None:
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.signum = signum
+        self.checkpoint = checkpoint
+
+
+class InterruptGuard:
+    """Within the block, the first SIGINT or SIGTERM is only remembered, for the loop to stop at its next safe point. A second
+    SIGINT some seconds later raises `KeyboardInterrupt` at once."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._first = 0.0
+        self._saved: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        return self.signum is not None
+
+    def __enter__(self) -> "InterruptGuard":
+        try:
+            self._saved = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
+        except ValueError:  # not in the main thread, where signals can't be handled
+            self._saved = {}
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for signum, handler in self._saved.items():
+            signal.signal(signum, handler)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is None:
+            self.signum, self._first = signum, time.monotonic()
+            return
+        if signum == signal.SIGINT and time.monotonic() - self._first > SAME_REQUEST_S:
+            raise KeyboardInterrupt
+
+
+@dataclass
+class Progress:
+    """Counters of the work that is done.
+
+    Attributes:
+        optimizer_steps: of the whole run.
+        samples: responses (in supervised training: rows) of the whole run, over all processes.
+        seconds: time spent in training, over all sessions; evaluation is not counted.
+    """
+
+    optimizer_steps: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for f in fields(self):
+            setattr(self, f.name, state[f.name])
+
+    def add_seconds(self, seconds: float) -> None:
+        self.seconds += seconds
 
 
 class BaseTrainer(ABC):
-    """Shared by the online and the supervised loop.
+    """Shared by the online and the supervised loop. A subclass sets `progress` and, once it has its roles, `checkpointer`.
 
     Args:
         callbacks: objects whose methods are called by name at the loop's hooks.
         save_dir: the run's folder; None = nothing is saved.
         tracker: where metrics go.
+
+    Attributes:
+        progress: where the loop stands; it may stop and go on there.
+        checkpointer: writes and reads the checkpoints.
+        unfinished: metrics of the newest row while its evaluation goes on; a stop during it must not lose them.
     """
+
+    checkpointer: Checkpointer
+    progress: Progress
 
     def __init__(
         self,
         *,
-        callbacks: Sequence[Any] = (),
+        callbacks: Sequence[Callback] = (),
         save_dir: str | Path | None = None,
         tracker: Tracker | None = None,
     ) -> None:
@@ -38,9 +131,11 @@ class BaseTrainer(ABC):
         self.save_dir = Path(save_dir) if save_dir is not None else None
         self.tracker = tracker or Tracker()
         self.tracker.warn = self.warn
-        self._about = About(folder=self.save_dir)
         self.meter = Meter()
+        self.unfinished: dict[str, float] | None = None
+        self._run_info = RunInfo(folder=self.save_dir)
         self._interrupt = InterruptGuard()
+        self._ticked = 0.0
 
     @property
     def rank(self) -> int:
@@ -55,32 +150,32 @@ class BaseTrainer(ABC):
         return self.rank == 0
 
     def warn(self, message: str) -> None:
-        """Tell callbacks (the live view among them) of something that the user should look at."""
+        """Pass a warning for the user on to the callbacks, the live view among them."""
         self._call("on_warning", message)
 
     def write_metrics(self, folder: Path, resumed: bool) -> None:
-        """Write metrics.jsonl into the folder, on rank 0. A resumed run drops the rows behind its checkpoint."""
+        """Write metrics.jsonl into the folder, on rank 0. A resumed run drops the rows after its checkpoint: it makes them again."""
         if self.is_main:
             rows = JsonlSink(folder / "metrics.jsonl", keep_below=self.rows_done + 1 if resumed else 0)
             self.tracker.sinks.insert(0, rows)
             done = self.rows_done if resumed else None
-            self._about = About(folder=folder, resumed_at=done, has_through=rows.found_through)
+            self._run_info = RunInfo(folder=folder, resumed_at=done, has_through=rows.found_through)
 
-    def track(self, wanted: Wanted, **about: Any) -> None:
-        """Send metrics to these trackers, too, on rank 0. A resumed run goes on where it was there, or without a tracker that
-        can't be reached.
+    def track(self, log: TrackerSettings, **about: Any) -> None:
+        """Send metrics to these trackers too, on rank 0. A resumed run goes on in the same run of each tracker; one that
+        can't be reached then is left out with a warning.
 
         Args:
-            wanted: which.
-            about: further fields of `About`: project, name, config.
+            log: names the trackers.
+            about: further fields of `RunInfo`: project, name, config.
 
         Raises:
             UserError: a tracker's package is missing, or at the beginning of a run, a tracker can't be started.
         """
         if not self.is_main:
             return
-        told = replace(self._about, **about)
-        for make in makers(wanted, told):
+        told = replace(self._run_info, **about)
+        for make in sink_factories(log, told):
             try:
                 self.tracker.sinks.append(make())
             except UserError as error:
@@ -88,36 +183,82 @@ class BaseTrainer(ABC):
                     raise
                 self.warn(f"{error} This session goes on without it")
 
+    def load_checkpoint(self, path: str | Path) -> None:
+        """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
+
+        Raises:
+            UserError: the checkpoint is damaged or belongs to another run; the message says which.
+        """
+        self._take_up(self.checkpointer.load(Path(path)))
+
+    def _save_checkpoint(self) -> Path | None:
+        """Write a checkpoint of this moment, if there is a folder for it. Collective. Returns its folder."""
+        if self.save_dir is None:
+            return None
+        return self.checkpointer.save(self._checkpoint_name, self.state_dict(), self.own_state_dict())
+
+    def _save_result(self) -> None:
+        """At the end: a last checkpoint, and the trained models. Collective."""
+        if self.save_dir is not None:
+            self._save_checkpoint()
+            self.checkpointer.export()
+
     def _call(self, hook: str, *arguments: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, hook)(self, *arguments)
 
     def stop_asked(self) -> bool:
-        """Whether any process was asked to stop; the same answer in all. Collective."""
+        """True in all processes if any of them was asked to stop. Collective."""
         return any_rank(self._interrupt.requested, self._device())
 
     def _stop_if_asked(self) -> None:
-        """Save and stop if any process was asked to; all agree, so that none waits for another for ever (pitfall A24)."""
+        """Save and stop if any process was asked to. All decide alike, or one would wait for another for ever (pitfall A24)."""
         if not self.stop_asked():
             return
-        path = self._save_checkpoint() if self.save_dir is not None else None
+        path = self._save_checkpoint()
+        # No signal of its own: another process was asked.
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
+
+    def _start_clock(self) -> None:
+        """Count training time from now on; called after what is no training, such as evaluation."""
+        self._ticked = time.perf_counter()
+
+    def _tick(self) -> None:
+        """Count the time since the last tick as training time."""
+        now = time.perf_counter()
+        self.progress.add_seconds(now - self._ticked)
+        self._ticked = now
 
     @property
     @abstractmethod
     def rows_done(self) -> int:
-        """What the loop counts its rows of metrics by: finished episodes, or optimizer steps."""
+        """The number of the newest row of metrics: finished episodes, or optimizer steps."""
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where the loop stands, in words."""
+        """The progress of the loop in words, such as "episode 3"."""
+
+    @property
+    @abstractmethod
+    def _checkpoint_name(self) -> str:
+        """Folder name of a checkpoint of this moment."""
 
     @abstractmethod
-    def load_checkpoint(self, path: str | Path) -> None: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Everything besides the roles that the coming steps depend on, as plain JSON; the same in every process."""
 
     @abstractmethod
-    def _save_checkpoint(self) -> Path | None: ...
+    def own_state_dict(self) -> dict[str, Any]:
+        """The part of the state that is this process's own, besides its random state: tensors and plain values."""
+
+    @abstractmethod
+    def _take_up(self, loaded: Loaded) -> None:
+        """Restore what `state_dict` and `own_state_dict` gave.
+
+        Raises:
+            UserError: the run is now divided among processes in another way, or has other data.
+        """
 
     @abstractmethod
     def _device(self) -> torch.device: ...

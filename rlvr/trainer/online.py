@@ -1,32 +1,127 @@
-"""`OnlineTrainer`: collect, learn, report, save; again. What is collected and learned is a subclass's business."""
+"""`OnlineTrainer`: collect, learn, report, save; again. The loop of PPO and its relatives, wherever the models are.
 
+An episode has five phases: rollout; rewards and the divergence from the initial model; advantages; optimizer steps; metrics and
+checkpoints. `rlvr.experience.maker` does the first three, `rlvr.trainer.ppo_update` the fourth, this file the last and the order
+of them all.
+
+The loop asks its maker for experience and its learner for optimizer steps. It does not know whether their models are in this
+process (`rlvr.trainer.ppo`) or in Ray actors (`rlvr.ray.trainer`), and it holds no mathematics: no loss, no advantage, no
+branch for a recipe.
+"""
+
+import copy
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from rlvr.boost.phases import board
+import torch
+from torch import Tensor
+
+from rlvr.boost.health import enter_phase
+from rlvr.boost.process import all_reduce_sum, any_rank
+from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedRole
+from rlvr.checkpoint.storage import checkpoint_name
+from rlvr.config import Config, LogConfig
+from rlvr.core.advantages import get_estimator
+from rlvr.core.kl import adapted_kl_coef
+from rlvr.data.examples import Example
 from rlvr.errors import UserError
-from rlvr.experience.experience import Experience
-from rlvr.experience.maker import Collected
-from rlvr.metrics import Meter
-from rlvr.trackers.make import Wanted
-from rlvr.tracking import Tracker
-from rlvr.trainer.base import BaseTrainer
+from rlvr.experience.dynamic_sampling import collect_with_signal
+from rlvr.experience.experience import Experience, ExperienceBuffer
+from rlvr.experience.maker import BaseExperienceMaker, Collected
+from rlvr.experience.metrics import summarise
+from rlvr.memory.usage import memory_use
+from rlvr.tracking.meter import Meter
+from rlvr.tracking.tracker import Tracker
+from rlvr.trainer.base import BaseTrainer, Progress
 from rlvr.trainer.callbacks import Callback
-from rlvr.trainer.progress import Progress
+
+
+@dataclass
+class EpisodeProgress(Progress):
+    """The loop's position, precise enough to stop after any collect step or optimizer step and go on there.
+
+    Attributes:
+        episode: finished episodes.
+        collect_step: finished collect steps of the current episode.
+        learning: true once the current episode's experience is complete and its advantages are whitened.
+        update_step: finished passes over the buffer in the current episode.
+        mini_batch: finished mini-batches of the current pass.
+        safe_point: safe points passed in the current episode; part of the names of checkpoints within it.
+        episode_seconds: time spent in training in the current episode.
+    """
+
+    episode: int = 0
+    collect_step: int = 0
+    learning: bool = False
+    update_step: int = 0
+    mini_batch: int = 0
+    safe_point: int = 0
+    episode_seconds: float = 0.0
+
+    @property
+    def at_episode_start(self) -> bool:
+        return self.collect_step == 0 and not self.learning
+
+    def end_episode(self) -> None:
+        self.episode += 1
+        self.collect_step = self.update_step = self.mini_batch = self.safe_point = 0
+        self.learning = False
+        self.episode_seconds = 0.0
+
+    def add_seconds(self, seconds: float) -> None:
+        super().add_seconds(seconds)
+        self.episode_seconds += seconds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is: the first three arguments of `fit`."""
+    """The length of a run: the first three arguments of `fit`."""
 
     num_episodes: int
     num_collect_steps: int
     num_update_steps: int
+
+
+class Learns(Protocol):
+    """The roles that learn, wherever they are: `rlvr.trainer.ppo_update.Learner`, or groups of Ray actors.
+
+    Attributes:
+        has_critic: true if there is a critic apart from the actor.
+        has_adapter: true if adapters learn instead of the whole actor.
+        replicas: copies of the model, among which the samples of an optimizer step are divided; one for each process unless a
+            plugin spreads a copy over several.
+        device: holds the tensors of the loop's own collectives.
+        saved_roles: the roles by name, for checkpoints.
+    """
+
+    @property
+    def has_critic(self) -> bool: ...
+    @property
+    def has_adapter(self) -> bool: ...
+    @property
+    def replicas(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def saved_roles(self) -> Mapping[str, SavedRole]: ...
+
+    def add_up(self, values: Tensor) -> Tensor:
+        """The sum over the replicas. Collective."""
+        ...
+
+    def pool(self, items: Sequence[Experience]) -> Sequence[Experience]:
+        """The items of all processes that learn together, given this process's. Collective among them."""
+        ...
+
+    def step(
+        self, batch: Sequence[Experience], meter: Meter, *, kl_coef: float, actor_learns: bool, ptx: Sequence[Example]
+    ) -> None:
+        """One optimizer step on one mini-batch. Collective."""
+        ...
 
 
 class OnlineTrainer(BaseTrainer):
@@ -37,35 +132,58 @@ class OnlineTrainer(BaseTrainer):
     resumed run goes on from there with the same results bit for bit.
 
     Args:
+        config: the run's settings.
+        maker: makes experience.
+        learner: takes optimizer steps.
+        tokenizer: of the policy.
         callbacks: hooks.
-        save_interval: episodes between checkpoints; 0 = only when interrupted and at the end.
         save_dir: the run's folder; None = nothing is saved.
         tracker: where metrics go.
-        evaluator: gives held-out metrics, or None where it found `stop_asked`; called every `eval_interval` episodes (0 =
-            before and after only).
+        evaluator: gives held-out metrics, or None if it gave up because `stop_asked`. Called before and after training and
+            every `eval_interval` episodes.
+        run_state: identifies the run (plain JSON); a checkpoint with another is refused.
     """
+
+    progress: EpisodeProgress
 
     def __init__(
         self,
+        config: Config,
+        maker: BaseExperienceMaker,
+        learner: Learns,
+        tokenizer: Any,
         *,
         callbacks: Sequence[Callback] = (),
-        save_interval: int = 0,
         save_dir: str | Path | None = None,
         tracker: Tracker | None = None,
         evaluator: Callable[[], dict[str, float] | None] | None = None,
-        eval_interval: int = 0,
+        run_state: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(callbacks=callbacks, save_dir=save_dir, tracker=tracker)
-        self.save_interval, self.eval_interval = save_interval, eval_interval
+        self.config, self.maker, self.learner, self.tokenizer = config, maker, learner, tokenizer
         self.evaluator = evaluator
-        self.progress = Progress()
-        # Metrics of the last episode while its evaluation goes on; a stop in it must not lose them.
-        self.unfinished: dict[str, float] | None = None
+        self.save_interval, self.eval_interval = config.ckpt.save_interval, config.eval.eval_interval
+        self.progress = EpisodeProgress()
+        self.buffer = ExperienceBuffer(config.train.buffer_limit)
+        whiten = config.algo.whiten_advantages
+        self.whiten_advantages = get_estimator(config.algo.estimator).whiten if whiten is None else whiten
+        self.checkpointer = Checkpointer(
+            self.save_dir,
+            learner.saved_roles,
+            run_state or {},
+            replicas=learner.replicas,
+            keep=config.ckpt.keep_checkpoints,
+            merge=config.model.lora_merge,
+            is_main=self.is_main,
+        )
         self.seconds: dict[str, float] = {}
         self.plan = Plan(0, 0, 0)
         self.prompt_loader: Any = None
         self.pretrain_loader: Any = None
-        self._ticked = 0.0
+        self._prompts: Iterator[Any] = iter(())
+        self._ptx: Iterator[Any] = iter(())
+        # From a loaded checkpoint: positions of the loaders, which the trainer gets only with `fit`.
+        self._loaders: Mapping[str, Any] = {}
 
     @property
     def rows_done(self) -> int:
@@ -74,6 +192,15 @@ class OnlineTrainer(BaseTrainer):
     @property
     def place(self) -> str:
         return f"episode {self.progress.episode}"
+
+    @property
+    def kl_coef(self) -> float:
+        """Present weight of the divergence; adapted after each episode where there is a `kl_target`."""
+        return self.maker.kl_coef
+
+    @kl_coef.setter
+    def kl_coef(self, value: float) -> None:
+        self.maker.kl_coef = value
 
     def fit(
         self,
@@ -101,33 +228,37 @@ class OnlineTrainer(BaseTrainer):
             UserError: what the user gave does not fit together.
         """
         self.plan = Plan(num_episodes, num_collect_steps, num_update_steps)
-        self.track(Wanted(log_dir, use_wandb))
-        self._before_fit(prompt_dataloader, pretrain_dataloader)
+        self.track(LogConfig(log_dir=log_dir, use_wandb=use_wandb))
+        self._take_loaders(prompt_dataloader, pretrain_dataloader)
         with self._interrupt:
             self._call("on_fit_start")
+            # Evaluate before training; or finish the evaluation in which the run was stopped.
             if self.progress.episode == 0 and self.progress.at_episode_start:
                 self._log(self._evaluate({}))
             elif self.unfinished is not None:
                 self._close_episode(self._evaluate(self.unfinished))
-            self._ticked = time.perf_counter()
+            self._start_clock()
             while self.progress.episode < num_episodes:
                 self._run_episode()
             self._call("on_fit_end")
-        self._after_fit()
+        self._save_result()
 
-    def _saved_before(self, error: UserError) -> UserError:
-        """A mistake that shows only in the middle (a reward function that keeps failing) must not cost what was learned.
-        The state must be that of a safe point.
+    def _take_loaders(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None:
+        ptx_coef = self.config.algo.ptx_coef
+        if ptx_coef and pretrain_dataloader is None:
+            raise UserError(f"ptx_coef {ptx_coef} needs ptx data: give --ptx_dataset, or --ptx_coef 0")
+        self.prompt_loader, self.pretrain_loader = prompt_dataloader, pretrain_dataloader
+        for name, loader in self._named_loaders():
+            if self._loaders.get(name) is not None and hasattr(loader, "load_state_dict"):
+                loader.load_state_dict(self._loaders[name])
+        self._loaders = {}
+        self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
 
-        Alone only: with several processes the others don't know of the mistake, and would be waited for.
-        """
-        if self.world_size > 1 or self.save_dir is None or not self.progress.optimizer_steps:
-            return error
-        return UserError(
-            f"{error}\nWhat was learned is saved in {self._save_checkpoint()}; go on from it with --resume"
-        )
+    def _named_loaders(self) -> list[tuple[str, Any]]:
+        return [("prompts", self.prompt_loader), ("pretrain", self.pretrain_loader)]
 
     def _run_episode(self) -> None:
+        """The rest of the current episode, from where the progress stands: all of it, unless the run was resumed within."""
         p = self.progress
         self._call("on_episode_start", p.episode)
         while not p.learning and p.collect_step < self.plan.num_collect_steps:
@@ -145,9 +276,11 @@ class OnlineTrainer(BaseTrainer):
             p.mini_batch = 0
         self._end_episode()
 
+    # Collecting: phases 1 to 3.
+
     def _collect(self) -> None:
         self._call("on_make_experience_start")
-        undo = self._before_collecting()
+        undo = self._before_collecting()  # a failed collect step leaves the state of the safe point before it
         try:
             collected = self._make_experience()
         except UserError as error:
@@ -157,10 +290,92 @@ class OnlineTrainer(BaseTrainer):
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._call("on_make_experience_end", collected)
 
+    def _before_collecting(self) -> Callable[[], None]:
+        """Returns a function that restores the present state, in case making experience fails."""
+        everything: list[Any] = [self.meter, self.prompt_loader, self.maker.reward_model]
+        parts = [part for part in everything if hasattr(part, "state_dict")]
+        # Copies, as a state may share its containers with the part that goes on changing them.
+        states = [(part, copy.deepcopy(part.state_dict())) for part in parts]
+
+        def undo() -> None:
+            for part, state in states:
+                part.load_state_dict(state)
+
+        return undo
+
+    def _saved_before(self, error: UserError) -> UserError:
+        """The error, after a checkpoint was saved: a mistake that shows late (a reward function that fails at some sample) must
+        not cost what was learned. The state must be that of a safe point.
+
+        Only in a run of one process: saving is collective, and the others don't know of the mistake.
+        """
+        if self.world_size > 1 or self.save_dir is None or not self.progress.optimizer_steps:
+            return error
+        return UserError(
+            f"{error}\nWhat was learned is saved in {self._save_checkpoint()}; go on from it with --resume"
+        )
+
+    def _make_experience(self) -> Collected:
+        """Phases 1 to 3 for this process's share of the next batch of prompts."""
+        c = self.config
+        share = self._next_prompts()
+        place = (c.train.seed, self.progress.episode, self.progress.collect_step)
+        options = {"monte_carlo": self._pretrains_values}
+        if c.algo.dynamic_sampling:
+            collected, sampled = collect_with_signal(
+                self.maker, share, self._next_prompts, self._any_rank, self.meter, *place, **options
+            )
+        else:
+            prompts = [prompt for prompt in share for _ in range(c.rollout.num_generations)]
+            collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
+        # Sampling was divided among all processes, learning is among replicas: those of one replica learn the same samples.
+        store = "cpu" if c.train.buffer_cpu_offload else self._device()
+        self.buffer.extend([item.to(store) for item in self.learner.pool(collected.experience)])
+        self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self._device())))
+        return collected
+
+    def _next_prompts(self) -> Sequence[Any]:
+        return next(self._prompts)
+
+    def _any_rank(self, flag: bool) -> bool:
+        return any_rank(flag, self._device())
+
+    # Learning: phase 4.
+
+    @property
+    def _pretrains_values(self) -> bool:
+        """True in the first episodes if they only fit the critic to plain returns while the policy stays as it is (VAPO)."""
+        return self.progress.episode < self.config.algo.value_pretraining_episodes
+
+    @property
+    def _actor_learns(self) -> bool:
+        """True if the coming optimizer step moves the actor too. Read off shared counters, so the same on all ranks."""
+        warmed_up = self.progress.optimizer_steps >= self.config.algo.critic_warmup_steps
+        return warmed_up and not self._pretrains_values
+
+    @property
+    def _local_mini_batch(self) -> int:
+        """This replica's samples of an optimizer step."""
+        t = self.config.train
+        return max(1, t.train_batch_size // self.learner.replicas) * t.accumulation_steps
+
+    def _begin_learning(self) -> None:
+        """Check that the episode divides into optimizer steps, and whiten its advantages if that is asked for."""
+        replicas = self.learner.replicas
+        if len(self.buffer) % self._local_mini_batch:
+            raise UserError(
+                f"the {len(self.buffer) * replicas} samples of an episode don't divide into optimizer steps of "
+                f"{self._local_mini_batch * replicas} samples (train_batch_size x accumulation_steps); choose sizes "
+                "that do"
+            )
+        if self.whiten_advantages:
+            # The buffer may lie in main memory; collectives run on the device.
+            self.buffer.whiten_advantages(lambda x: self.learner.add_up(x.to(self._device())).to(x.device))
+
     def _learn(self) -> None:
         """One pass over the buffer, from where the progress stands."""
-        for batch in islice(self._mini_batches(self.progress.update_step), self.progress.mini_batch, None):
-            board.enter("update")
+        for batch in islice(self._mini_batches(), self.progress.mini_batch, None):
+            enter_phase("update")
             self._call("on_learn_batch_start")
             begin = time.perf_counter()
             self._training_step(batch)
@@ -170,20 +385,49 @@ class OnlineTrainer(BaseTrainer):
             self._call("on_learn_batch_end", batch)
             self._safe_point()
 
+    def _mini_batches(self) -> Iterator[list[Experience]]:
+        p, t = self.progress, self.config.train
+        return self.buffer.mini_batches(
+            self._local_mini_batch, p.update_step, t.seed, p.episode, sample=t.sample_buffer
+        )
+
+    def _training_step(self, batch: Sequence[Experience]) -> None:
+        """One optimizer step of actor and critic on one mini-batch."""
+        actor_learns = self._actor_learns
+        # Steps of the critic alone use up no ptx rows.
+        ptx = next(self._ptx) if actor_learns and self.config.algo.ptx_coef else ()
+        self.learner.step(batch, self.meter, kl_coef=self.kl_coef, actor_learns=actor_learns, ptx=ptx)
+
+    # Metrics, evaluation, checkpoints: phase 5.
+
     def _end_episode(self) -> None:
         p = self.progress
         metrics = self._episode_metrics()
-        self._tick()
+        self._tick()  # before the times are read
         metrics |= {f"time/{name}": seconds for name, seconds in self.seconds.items()}
         metrics["time/episode"] = p.episode_seconds
         metrics["time/total"] = p.seconds
-        p.end_episode()
+        p.end_episode()  # before the evaluation: a run that is stopped there has finished the episode
         self.meter, self.seconds = Meter(), {}
         if p.episode == self.plan.num_episodes or (self.eval_interval and p.episode % self.eval_interval == 0):
             metrics = self._evaluate(metrics)
         self._close_episode(metrics)
 
+    def _episode_metrics(self) -> dict[str, float]:
+        """The episode's metrics over all processes. Empties the buffer and adapts the KL coefficient. Collective."""
+        self.meter.add_peaks(memory_use())
+        metrics = summarise(self.meter.means())
+        a, samples = self.config.algo, len(self.buffer) * self.learner.replicas
+        self.buffer.clear()
+        if a.kl_target is not None:
+            metrics["objective/kl_coef"] = self.kl_coef
+            if self._actor_learns:  # while the policy stands still, its divergence says nothing of the coefficient
+                kl = metrics["objective/kl"]
+                self.kl_coef = adapted_kl_coef(self.kl_coef, kl, a.kl_target, samples, a.kl_horizon)
+        return metrics
+
     def _close_episode(self, metrics: dict[str, float]) -> None:
+        """Log the episode, and save if its turn has come. (After the last one `fit` saves.)"""
         p = self.progress
         self._log(metrics)
         self._call("on_episode_end", p.episode - 1, metrics)
@@ -192,17 +436,17 @@ class OnlineTrainer(BaseTrainer):
         self._safe_point()
 
     def _evaluate(self, metrics: dict[str, float]) -> dict[str, float]:
-        """The metrics of the newest episode with held-out ones. In the midst of that the run may be stopped."""
+        """The newest episode's metrics, with held-out ones added. The run may be stopped during the evaluation."""
         if self.evaluator is None:
             self.unfinished = None
             return metrics
         self.unfinished = metrics
-        board.enter("evaluation")
+        enter_phase("evaluation")
         self._call("on_evaluate_start")
         held_out = self.evaluator()
-        self._ticked = time.perf_counter()  # evaluation is not training time
+        self._start_clock()  # evaluation is not training time
         if held_out is None:
-            self._stop_if_asked()
+            self._stop_if_asked()  # raises
         assert held_out is not None, "the evaluator gave up, and nobody had asked for a stop"
         self.unfinished = None
         self._call("on_evaluate_end", held_out)
@@ -219,34 +463,57 @@ class OnlineTrainer(BaseTrainer):
             self.progress.safe_point += 1
         self._stop_if_asked()
 
-    def _tick(self) -> None:
-        """Count the time since the last tick as training time."""
-        now = time.perf_counter()
-        self.progress.seconds += now - self._ticked
-        self.progress.episode_seconds += now - self._ticked
-        self._ticked = now
+    @property
+    def _checkpoint_name(self) -> str:
+        return checkpoint_name(self.progress.episode, self.progress.safe_point)
 
-    @abstractmethod
-    def _before_fit(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None: ...
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "progress": self.progress.state_dict(),
+            "unfinished": self.unfinished,
+            "kl_coef": self.kl_coef,
+            "reward_model": _state_of(self.maker.reward_model),
+            "loaders": {name: _state_of(loader) for name, loader in self._named_loaders()},
+        }
 
-    @abstractmethod
-    def _before_collecting(self) -> Callable[[], None]:
-        """What puts back the state of now, if making experience fails."""
+    def own_state_dict(self) -> dict[str, Any]:
+        return {
+            "buffer": self.buffer.state_dict(),
+            "meter": self.meter.state_dict(),
+            "seconds": dict(self.seconds),
+        }
 
-    @abstractmethod
-    def _make_experience(self) -> Collected: ...
+    def _take_up(self, loaded: Loaded) -> None:
+        """Restore the loop. Loaders follow in `fit`, which gets them; the initial model is never loaded from a checkpoint
+        (pitfall A35)."""
+        state, own = loaded.state, loaded.own
+        in_episode = state["progress"]["collect_step"] or state["progress"]["learning"]
+        # Without the processes' own states the buffer is lost. Between episodes it is empty.
+        if own is None and in_episode:
+            raise UserError(
+                f"{loaded.path} was saved in the middle of an episode by {loaded.world_size} processes with {loaded.replicas} "
+                f"copies of the model; resume it with as many (now: {self.world_size} with {self.learner.replicas}), or delete it to "
+                "go on from the checkpoint before"
+            )
+        self.progress.load_state_dict(state["progress"])
+        self.unfinished = state["unfinished"]
+        self.kl_coef = state["kl_coef"]
+        if state["reward_model"] and hasattr(self.maker.reward_model, "load_state_dict"):
+            self.maker.reward_model.load_state_dict(state["reward_model"])
+        self._loaders = state["loaders"]
+        if own is not None:
+            self.buffer.load_state_dict(own["buffer"])
+            self.meter.load_state_dict(own["meter"])
+            self.seconds = dict(own["seconds"])
 
-    @abstractmethod
-    def _begin_learning(self) -> None: ...
+    def _device(self) -> torch.device:
+        return self.learner.device
 
-    @abstractmethod
-    def _mini_batches(self, epoch: int) -> Iterator[list[Experience]]: ...
 
-    @abstractmethod
-    def _training_step(self, batch: Sequence[Experience]) -> None: ...
+def _cycle(loader: Iterable[Any] | None) -> Iterator[Any]:
+    while loader is not None:
+        yield from loader
 
-    @abstractmethod
-    def _episode_metrics(self) -> dict[str, float]: ...
 
-    @abstractmethod
-    def _after_fit(self) -> None: ...
+def _state_of(part: Any) -> Any:
+    return part.state_dict() if hasattr(part, "state_dict") else None

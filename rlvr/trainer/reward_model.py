@@ -1,4 +1,6 @@
-"""`RewardModelTrainer`: a reward model learns from pairs of a better and a worse response.
+"""`RewardModelTrainer`: trains a reward model on pairs of a better and a worse response.
+
+The loss of `rlvr reward-model` over the loop of `rlvr.trainer.supervised`.
 
 Source: Ouyang et al., "InstructGPT", 2022, eq. 1; the margin: Touvron et al., "Llama 2", 2023, eq. 2; the centering:
 Eisenstein et al., "Helping or Herding?", 2023.
@@ -13,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedTokenizerBase
 
-from rlvr.boost.boosted import Boosted
+from rlvr.config import RewardTrainingConfig
 from rlvr.core.preferences import (
     BINS,
     bradley_terry_loss,
@@ -23,19 +25,19 @@ from rlvr.core.preferences import (
     expected_calibration_error,
 )
 from rlvr.data.preferences import Pair
-from rlvr.metrics import Meter
 from rlvr.models.batch import collate
 from rlvr.models.reward_model import RewardModel, RewardStatistics
-from rlvr.trainer.saving import RoleFiles
-from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.supervised import SupervisedTrainer, boost
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
 
-# Pairs that the scores' mean and spread are measured on where none are held out.
 MEASURED_PAIRS = 1000
-# What a process runs that has no more pairs while others have.
+"""Training pairs on which the mean and spread of scores are measured if none are held out."""
+# For a process that has no pairs left while others have: its passes are collective.
 _IDLE = Pair((0,), (0,))
+_BIN_SUMS = ("_bin_pairs", "_bin_confidence", "_bin_right")
 
 
 class RewardModelTrainer(SupervisedTrainer[Pair]):
@@ -51,13 +53,9 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         optimizer: over its parameters.
         lr_scheduler: stepped once for each optimizer step; None = constant.
         tokenizer: saved with the model.
-        pairs: what to learn from; see `rlvr.data.preferences.encode_pairs`.
-        settings: see `SupervisedSettings`; an item is a pair.
+        pairs: the data to learn from; see `rlvr.data.preferences.encode_pairs`.
+        config: the run's settings; its `grad_clip` and `mixed_precision` must be what the Booster's plugin was made with.
         held_out: pairs to evaluate on.
-        center_rewards_coefficient: pulls the scores of each pair to be centered around 0; 0 = off.
-        grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
-        precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
-        lora_merge: write the whole model at the end, with LoRA adapters merged, and not only the adapter.
         loop: arguments of `SupervisedTrainer` (callbacks, save_dir, tracker, run_state).
 
     Raises:
@@ -72,22 +70,17 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         lr_scheduler: LRScheduler | None,
         tokenizer: PreTrainedTokenizerBase,
         pairs: Sequence[Pair],
-        settings: SupervisedSettings,
+        config: RewardTrainingConfig,
         *,
         held_out: Sequence[Pair] = (),
-        center_rewards_coefficient: float = 0.0,
-        grad_clip: float = 1.0,
-        precision: str = "fp32",
-        lora_merge: bool = True,
         **loop: Any,
     ) -> None:
-        role = Boosted(booster, model, optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
-        self.center_rewards_coefficient = center_rewards_coefficient
-
-        files = RoleFiles("reward_model", tokenizer, lora_merge)
-        super().__init__(role, files, pairs, held_out, settings, **loop)
+        self.center_rewards_coefficient = config.train.center_rewards_coefficient
+        role = boost(booster, model, optimizer, lr_scheduler, config)
+        super().__init__("reward_model", role, tokenizer, pairs, held_out, config, **loop)
 
     def _row_tokens(self, row: Sequence[Pair]) -> int:
+        # Both responses run in one batch, which pads the shorter one unless the model runs without padding.
         of_pair = sum if self.role.unwrapped.packs else lambda lengths: 2 * max(lengths)
         return sum(of_pair((len(pair.chosen), len(pair.rejected))) for pair in row)
 
@@ -97,7 +90,7 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
     def _score(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """Scores of the chosen and the rejected responses, [B] each, from one forward pass."""
         rows = [torch.tensor(ids) for side in ("chosen", "rejected") for ids in (getattr(p, side) for p in pairs)]
-        batch = collate(rows, [row[:0] for row in rows], pad_id=self.settings.pad_id)
+        batch = collate(rows, [row[:0] for row in rows], pad_id=self.pad_id)
         chosen, rejected = self.role.forward(batch.to(self.role.device)).chunk(2)
         return chosen, rejected
 
@@ -146,6 +139,3 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
         measured = self.held_out or self.items[:MEASURED_PAIRS]
         metrics = self._held_out_metrics(self._measured(measured))
         self.role.unwrapped.statistics = RewardStatistics(metrics["eval/score_mean"], metrics["eval/score_std"])
-
-
-_BIN_SUMS = ("_bin_pairs", "_bin_confidence", "_bin_right")

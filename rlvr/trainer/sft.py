@@ -1,4 +1,7 @@
-"""`SFTTrainer`: supervised fine-tuning of a causal language model, the loss on responses only."""
+"""`SFTTrainer`: supervised fine-tuning of a causal language model, with the loss on responses only.
+
+The loss of `rlvr sft` over the loop of `rlvr.trainer.supervised`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +12,14 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.boost.boosted import Boosted
+from rlvr.config import SFTConfig
 from rlvr.core.losses import StepSize, aggregate, lm_loss
 from rlvr.data.examples import Example
-from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
-from rlvr.models.shared_rows import IDLE, check_packing, collate_examples, pack_by_length
-from rlvr.trainer.arguments import as_actor
-from rlvr.trainer.saving import RoleFiles
-from rlvr.trainer.supervised import SupervisedSettings, SupervisedTrainer
+from rlvr.models.packing import IDLE, check_packing, collate_examples, pack_by_length
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.roles import as_actor
+from rlvr.trainer.supervised import SupervisedTrainer, boost
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
@@ -32,14 +34,11 @@ class SFTTrainer(SupervisedTrainer[Example]):
         optimizer: over its parameters.
         lr_scheduler: stepped once for each optimizer step; None = constant.
         tokenizer: saved with the model.
-        examples: what to learn from; see `rlvr.data.examples.encode_rows`.
-        settings: see `SupervisedSettings`.
+        examples: the data to learn from; see `rlvr.data.sft.encode_rows`.
+        config: the run's settings. Its `grad_clip` and `mixed_precision` must be what the Booster's plugin was made with.
+            `packing` puts several examples into one row, no longer than the longest, none of which sees another: the result
+            is the same, with less padding to compute. Rows that run without padding anyway stay as they are.
         held_out: examples to evaluate on.
-        packing: put several examples into one row, no longer than the longest, none of which sees another. The result
-            is the same; there is less padding to compute. Rows that run without padding anyway stay as they are.
-        grad_clip: norm to which gradients are clipped; must be what the Booster's plugin was made with.
-        precision: "bf16" runs forward passes under autocast where the plugin does not cast the model.
-        lora_merge: write the whole model at the end, with LoRA adapters merged, and not only the adapter.
         loop: arguments of `SupervisedTrainer` (callbacks, save_dir, tracker, run_state).
 
     Raises:
@@ -54,23 +53,17 @@ class SFTTrainer(SupervisedTrainer[Example]):
         lr_scheduler: LRScheduler | None,
         tokenizer: PreTrainedTokenizerBase,
         examples: Sequence[Example],
-        settings: SupervisedSettings,
+        config: SFTConfig,
         *,
         held_out: Sequence[Example] = (),
-        packing: bool = False,
-        grad_clip: float = 1.0,
-        precision: str = "fp32",
-        lora_merge: bool = True,
         **loop: Any,
     ) -> None:
-        self.packing = packing
-        role = Boosted(booster, as_actor(model), optimizer, lr_scheduler, grad_clip=grad_clip, precision=precision)
-        if packing and not role.unwrapped.packs:
-            with role.whole() as actor, role.autocast():
+        self.packing = config.train.packing
+        role = boost(booster, as_actor(model), optimizer, lr_scheduler, config)
+        if self.packing and not role.unwrapped.packs:
+            with role.full_weights() as actor, role.autocast():
                 check_packing(actor)
-
-        files = RoleFiles("actor", tokenizer, lora_merge)
-        super().__init__(role, files, examples, held_out, settings, **loop)
+        super().__init__("actor", role, tokenizer, examples, held_out, config, **loop)
 
     def _rows(self, items: Sequence[Example]) -> list[list[Example]]:
         if not self.packing or not items or self.role.unwrapped.packs:
@@ -86,13 +79,13 @@ class SFTTrainer(SupervisedTrainer[Example]):
         return len(item.learned)
 
     def _loss(self, rows: Sequence[Sequence[Example]], size: float, meter: Meter) -> Tensor:
-        batch = collate_examples(rows or [[IDLE]], self.settings.pad_id).to(self.role.device)
+        batch = collate_examples(rows or [[IDLE]], self.pad_id).to(self.role.device)
         per_token = lm_loss(self.role.forward(batch, with_entropy=False).logprobs)
         meter.add_count("train/tokens", float(batch.response_mask.sum()))
         return aggregate(per_token, batch.response_mask, StepSize(size, 0), "token_mean")
 
     def _measure(self, rows: Sequence[Sequence[Example]], meter: Meter) -> None:
-        batch = collate_examples(rows or [[IDLE]], self.settings.pad_id).to(self.role.device)
+        batch = collate_examples(rows or [[IDLE]], self.pad_id).to(self.role.device)
         logprobs = self.role.forward(batch, with_entropy=False).logprobs
         meter.add_tokens("eval/loss", lm_loss(logprobs), batch.response_mask)
 

@@ -1,14 +1,13 @@
-"""`SupervisedTrainer`: the one loop of training on given data, which SFT and reward models share.
+"""`SupervisedTrainer`: the loop of training on given data, which SFT and reward models share.
 
 An optimizer step takes `train_batch_size * accumulation_steps` items over all processes. Each process cuts its share into
 passes of similar length, and each pass contributes its share of a loss that is normalised over the whole step, so neither
 how it is cut nor the number of processes changes the result (pitfall A20).
 """
 
-import time
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,92 +16,55 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.phases import board
+from rlvr.boost.health import enter_phase
+from rlvr.boost.plugins import resolve_precision
 from rlvr.boost.process import all_reduce_sum
-from rlvr.boost.use import memory_use
+from rlvr.checkpoint.checkpointer import BoostedRole, Checkpointer, Loaded
+from rlvr.checkpoint.storage import checkpoint_name
+from rlvr.config import LogConfig, RewardTrainingConfig, SFTConfig
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
-from rlvr.experience.cutting import cut_on_all_ranks
-from rlvr.metrics import Meter
-from rlvr.trackers.make import Wanted
-from rlvr.tracking import Tracker
-from rlvr.trainer.base import BaseTrainer
-from rlvr.trainer.saving import RoleFiles, SupervisedCheckpointer
+from rlvr.experience.micro_batches import cut_on_all_ranks
+from rlvr.memory.usage import memory_use
+from rlvr.tracking.meter import Meter
+from rlvr.tracking.tracker import Tracker
+from rlvr.trainer.base import BaseTrainer, Progress
+from rlvr.trainer.callbacks import Callback
 
 T = TypeVar("T")
+SupervisedConfig = SFTConfig | RewardTrainingConfig
 
 
-@dataclass(frozen=True)
-class SupervisedSettings:
-    """The loop. Batch sizes count items over all processes.
-
-    Attributes:
-        total_steps: optimizer steps of the run.
-        train_batch_size: most items in one forward and backward pass.
-        accumulation_steps: an optimizer step takes so many times `train_batch_size` items.
-        micro_batch_tokens: most tokens, padding included, in one pass of one process; None = no limit.
-        seed: of the order of the items.
-        log_interval: optimizer steps between rows of metrics; at least 1.
-        eval_interval: optimizer steps between evaluations; 0 = before and after only.
-        save_interval: optimizer steps between checkpoints; 0 = only at the end and when interrupted.
-        keep_checkpoints: how many stay.
-        pad_id: stands in padding; no result depends on it.
-    """
-
-    total_steps: int
-    train_batch_size: int = 16
-    accumulation_steps: int = 1
-    micro_batch_tokens: int | None = None
-    seed: int = 0
-    log_interval: int = 10
-    eval_interval: int = 0
-    save_interval: int = 0
-    keep_checkpoints: int = 2
-    pad_id: int = 0
-
-    @property
-    def step_items(self) -> int:
-        """Items of one optimizer step, over all processes."""
-        return self.train_batch_size * self.accumulation_steps
+def total_steps(config: SupervisedConfig, rows: int) -> int:
+    """Optimizer steps of a run over this many rows."""
+    t = config.train
+    return t.max_steps or math.ceil(t.num_epochs * rows / (t.train_batch_size * t.accumulation_steps))
 
 
-@dataclass
-class SupervisedProgress:
-    """What is done: optimizer steps, items over all processes, and seconds of training over all sessions."""
-
-    step: int = 0
-    samples: int = 0
-    seconds: float = 0.0
-
-
-class SupervisedCallback:
-    """Hooks into the loop, called in every process; does nothing by itself."""
-
-    def on_fit_start(self, trainer: "SupervisedTrainer[Any]") -> None: ...
-    def on_fit_end(self, trainer: "SupervisedTrainer[Any]") -> None: ...
-    def on_step_end(self, trainer: "SupervisedTrainer[Any]") -> None: ...
-    def on_log(self, trainer: "SupervisedTrainer[Any]", metrics: dict[str, float]) -> None: ...
-    def on_evaluate_pass(self, trainer: "SupervisedTrainer[Any]", done: int, passes: int) -> None: ...
-    def on_evaluate_end(self, trainer: "SupervisedTrainer[Any]", metrics: dict[str, float]) -> None: ...
-    def on_warning(self, trainer: "SupervisedTrainer[Any]", message: str) -> None: ...
+def boost(booster: Any, model: torch.nn.Module, optimizer: Any, lr_scheduler: Any, config: SupervisedConfig) -> Boosted:
+    """The model under its Booster, with clipping and precision from the settings."""
+    device = next(model.parameters()).device
+    precision = resolve_precision(config.parallel.mixed_precision, device)
+    return Boosted(booster, model, optimizer, lr_scheduler, grad_clip=config.train.grad_clip, precision=precision)
 
 
 class SupervisedTrainer(BaseTrainer, Generic[T]):
-    """The loop. A subclass says what a row costs, how much it weighs, and what the loss of some rows is.
+    """The loop. A subclass gives the tokens of a row, the weight of an item, and the loss of some rows.
 
-    A *row* is what goes into a forward pass as one: an item, or several packed together. After every optimizer step
-    there is a safe point: a requested stop saves there, and a resumed run goes on from there with the same results.
+    A *row* of a forward pass is one item, or several packed together. After every optimizer step there is a safe point: a
+    requested stop saves there, and a resumed run goes on from there with the same results.
 
     Args:
+        name: of the role, and of its folder: `actor`, `reward_model`.
         role: the boosted model with its optimizer.
-        files: how its weights are written and read.
-        items: what to learn from; the same on every process.
-        held_out: what to evaluate on; may be empty.
-        settings: see `SupervisedSettings`.
-        callbacks: see `SupervisedCallback`.
+        tokenizer: saved with the model; its pad token stands in padding, which no result depends on.
+        items: the data to learn from; the same on every process.
+        held_out: the data to evaluate on; may be empty.
+        config: the run's settings.
+        callbacks: hooks.
         save_dir: the run's folder; None = nothing is saved.
         tracker: where metrics go.
-        run_state: what the run is (plain JSON); a checkpoint with another is refused.
+        run_state: identifies the run (plain JSON); a checkpoint with another is refused.
 
     Raises:
         UserError: no items, or a batch size that does not divide among the processes.
@@ -110,53 +72,53 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
 
     def __init__(
         self,
+        name: str,
         role: Boosted,
-        files: RoleFiles,
+        tokenizer: Any,
         items: Sequence[T],
         held_out: Sequence[T],
-        settings: SupervisedSettings,
+        config: SupervisedConfig,
         *,
-        callbacks: Sequence[SupervisedCallback] = (),
+        callbacks: Sequence[Callback] = (),
         save_dir: str | Path | None = None,
         tracker: Tracker | None = None,
         run_state: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(callbacks=callbacks, save_dir=save_dir, tracker=tracker)
-        if settings.train_batch_size % self.world_size:
+        t = config.train
+        if t.train_batch_size % self.world_size:
             raise UserError(
-                f"--train_batch_size {settings.train_batch_size} does not divide among {self.world_size} processes: give a "
+                f"--train_batch_size {t.train_batch_size} does not divide among {self.world_size} processes: give a "
                 f"multiple of {self.world_size}"
             )
-        self.role, self.items, self.held_out, self.settings = role, list(items), list(held_out), settings
-        self.sampler = PromptSampler(len(self.items), settings.step_items, settings.seed)
-        self.progress = SupervisedProgress()
-        # Metrics of the last step while its evaluation goes on; a stop in it must not lose them.
-        self._unfinished: dict[str, float] | None = None
-        self._ticked = 0.0
-        self._checkpointer = SupervisedCheckpointer(self, files, run_state or {}, settings.keep_checkpoints)
+        self.name, self.role, self.config = name, role, config
+        self.items, self.held_out = list(items), list(held_out)
+        self.pad_id: int = tokenizer.pad_token_id or 0
+        self.step_items = t.train_batch_size * t.accumulation_steps
+        self.total_steps = total_steps(config, len(self.items))
+        self.sampler = PromptSampler(len(self.items), self.step_items, t.seed)
+        self.progress = Progress()
+        self.checkpointer = Checkpointer(
+            self.save_dir,
+            {name: BoostedRole(role, tokenizer)},
+            run_state or {},
+            keep=config.ckpt.keep_checkpoints,
+            merge=config.model.lora_merge,
+        )
 
     @property
     def rows_done(self) -> int:
-        return self.progress.step
+        return self.progress.optimizer_steps
 
     @property
     def place(self) -> str:
-        return f"step {self.progress.step}"
+        return f"step {self.progress.optimizer_steps}"
 
     @property
     def result(self) -> Path | None:
-        """Where `fit` leaves the trained model."""
-        return self.save_dir and self.save_dir / self._checkpointer.role.name / (
-            "modeling" if self._checkpointer.writes_whole else "adapter"
-        )
-
-    def load_checkpoint(self, path: str | Path) -> None:
-        """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
-
-        Raises:
-            UserError: the checkpoint is damaged or belongs to another run; the message says which.
-        """
-        self._checkpointer.load(Path(path))
+        """The folder in which `fit` leaves the trained model."""
+        whole = self.config.model.lora_merge or not self.role.unwrapped.has_adapter
+        return self.save_dir and self.save_dir / self.name / ("modeling" if whole else "adapter")
 
     def fit(self, log_dir: str | None = None, use_wandb: bool = False) -> None:
         """Train until `total_steps` optimizer steps are done, counting those that a loaded checkpoint brought along.
@@ -168,27 +130,24 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         Raises:
             Interrupted: after SIGINT or SIGTERM, at the next safe point, with a checkpoint saved.
         """
-        s = self.settings
-        self.track(Wanted(log_dir, use_wandb))
+        self.track(LogConfig(log_dir=log_dir, use_wandb=use_wandb))
         with self._interrupt:
             self._call("on_fit_start")
-            if self.progress.step == 0:
-                self._unfinished = {}
+            if self.progress.optimizer_steps == 0:
+                self.unfinished = {}
             self._finish_row()
-            self._ticked = time.perf_counter()
-            while self.progress.step < s.total_steps:
+            self._start_clock()
+            while self.progress.optimizer_steps < self.total_steps:
                 self._train_step()
                 self._end_step()
             self._finish()
-            if self.save_dir is not None:
-                self._checkpointer.save()
-                self._checkpointer.export()
+            self._save_result()
             self._call("on_fit_end")
 
     def _train_step(self) -> None:
         """One optimizer step on this process's share of the next items."""
-        board.enter("update")
-        self.sampler.counter = self.progress.step
+        enter_phase("update")
+        self.sampler.counter = self.progress.optimizer_steps
         share = [self.items[i] for i in self.sampler.indices(self.rank, self.world_size)]
         size = self._total_weight(share)
         self.meter.add("lr", self.role.lr)
@@ -196,8 +155,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         grad_norm = self.role.learn([partial(self._counted_loss, rows, size) for rows in passes])
         self.meter.add("train/loss", 0.0, 1 / self.world_size)  # counts the step: its loss came in shares
         self.meter.add("grad_norm", grad_norm)
-        self.progress.step += 1
-        self.progress.samples += self.settings.step_items
+        self.progress.optimizer_steps += 1
+        self.progress.samples += self.step_items
 
     def _counted_loss(self, rows: Sequence[Sequence[T]], size: float) -> Tensor:
         loss = self._loss(rows, size, self.meter)
@@ -205,28 +164,28 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         return loss
 
     def _end_step(self) -> None:
-        p, s = self.progress, self.settings
+        c, step = self.config, self.progress.optimizer_steps
         self._tick()
         self._call("on_step_end")
-        last = p.step == s.total_steps
+        last = step == self.total_steps
         metrics: dict[str, float] = {}
-        if last or p.step % s.log_interval == 0:
+        if last or step % c.log.log_interval == 0:
             metrics = self._metrics()
             self._call("on_log", metrics)
-        if last or (s.eval_interval and p.step % s.eval_interval == 0):
-            self._unfinished = metrics
+        if last or (c.eval.eval_interval and step % c.eval.eval_interval == 0):
+            self.unfinished = metrics
             self._finish_row()
         else:
             self._log(metrics)
-        if s.save_interval and p.step % s.save_interval == 0 and not last:
+        if c.ckpt.save_interval and step % c.ckpt.save_interval == 0 and not last:
             self._save_checkpoint()
         self._stop_if_asked()
 
     def _finish_row(self) -> None:
-        """Evaluate and write the row of metrics that waits for it, if there is one."""
-        if self._unfinished is not None:
-            metrics = self._unfinished | self._evaluate()
-            self._unfinished = None
+        """Evaluate, and write the row of metrics that waits for the evaluation, if there is one."""
+        if self.unfinished is not None:
+            metrics = self.unfinished | self._evaluate()
+            self.unfinished = None
             self._log(metrics)
 
     def _metrics(self) -> dict[str, float]:
@@ -239,21 +198,20 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
     def _log(self, metrics: dict[str, float]) -> None:
         if metrics and self.is_main:
             p = self.progress
-            self.tracker.log(p.step, {"epoch": p.samples / len(self.items), "samples": p.samples, **metrics})
+            self.tracker.log(p.optimizer_steps, {"epoch": p.samples / len(self.items), "samples": p.samples, **metrics})
 
     def _evaluate(self) -> dict[str, float]:
         """Held-out metrics."""
         if not self.held_out:
             return {}
-        board.enter("evaluation")
+        enter_phase("evaluation")
         metrics = self._held_out_metrics(self._measured(self.held_out))
-        self._ticked = time.perf_counter()  # evaluation is not training time
+        self._start_clock()  # evaluation is not training time
         self._call("on_evaluate_end", metrics)
         return metrics
 
     def _measured(self, items: Sequence[T]) -> dict[str, float]:
-        """Means over the items, of which every process takes its stride; between two passes it may be stopped.
-        Collective."""
+        """Means over the items, which are divided among the processes; the run may be stopped between two passes. Collective."""
         meter = Meter()
         passes = self._passes(items[self.rank :: self.world_size])
         for index, rows in enumerate(passes):
@@ -264,49 +222,45 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         return meter.means()
 
     def _passes(self, items: Sequence[T]) -> list[list[list[T]]]:
-        """Items as rows, rows as passes of similar length: as many on every process, where the last may be without
-        rows. Collective."""
-        s = self.settings
+        """Items as rows, and rows as passes of similar length: the same number on every process, the last perhaps without rows.
+        Collective."""
+        t = self.config.train
         rows = self._rows(items)
         lengths = [self._row_tokens(row) for row in rows]
-        most = max(1, s.train_batch_size // self.world_size)
+        most = max(1, t.train_batch_size // self.world_size)
         packed = getattr(self.role.unwrapped, "packs", False)
-        passes = cut_on_all_ranks(lengths, most, self._device(), max_tokens=s.micro_batch_tokens, packed=packed)
+        passes = cut_on_all_ranks(lengths, most, self._device(), max_tokens=t.micro_batch_tokens, packed=packed)
         return [[rows[i] for i in places] for places in passes]
 
     def _total_weight(self, items: Sequence[T]) -> float:
-        """What the loss of an optimizer step is divided by. Collective."""
+        """The divisor of the loss of an optimizer step: the weight of all its items, over all processes. Collective."""
         weight = torch.tensor(float(sum(map(self._weight, items))), dtype=torch.float64, device=self._device())
-        return float(all_reduce_sum(weight)) or 1.0
-
-    def _tick(self) -> None:
-        now = time.perf_counter()
-        self.progress.seconds += now - self._ticked
-        self._ticked = now
-
-    def _save_checkpoint(self) -> Path | None:
-        return self._checkpointer.save() if self.save_dir is not None else None
+        return float(all_reduce_sum(weight)) or 1.0  # nothing to learn from gives a loss of 0, not NaN (pitfall A25)
 
     def _device(self) -> torch.device:
         return self.role.device
 
+    @property
+    def _checkpoint_name(self) -> str:
+        return checkpoint_name(self.progress.optimizer_steps)
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop stands and in which data; plain JSON."""
         return {
-            "progress": asdict(self.progress),
+            "progress": self.progress.state_dict(),
             "sampler": self.sampler.state_dict(),
-            "unfinished": self._unfinished,
+            "unfinished": self.unfinished,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned.
+    def own_state_dict(self) -> dict[str, Any]:
+        return {"meter": self.meter.state_dict()}
 
-        Raises:
-            UserError: it belongs to other data.
-        """
-        self.sampler.load_state_dict(state["sampler"])
-        self.progress = SupervisedProgress(**state["progress"])
-        self._unfinished = state["unfinished"]
+    def _take_up(self, loaded: Loaded) -> None:
+        """Restore the loop. With another number of processes, only metrics that were not yet written are lost."""
+        self.sampler.load_state_dict(loaded.state["sampler"])
+        self.progress.load_state_dict(loaded.state["progress"])
+        self.unfinished = loaded.state["unfinished"]
+        if loaded.own is not None:
+            self.meter.load_state_dict(loaded.own["meter"])
 
     def _rows(self, items: Sequence[T]) -> list[list[T]]:
         """One row for each item, unless a subclass packs."""
@@ -323,7 +277,8 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
 
     @abstractmethod
     def _loss(self, rows: Sequence[Sequence[T]], size: float, meter: Meter) -> Tensor:
-        """These rows' share of a loss whose divisor is `size`; for no rows 0, with a path for gradients."""
+        """These rows' share of a loss that is divided by `size`. For no rows it is 0, but depends on the weights all the same:
+        where weights are sharded, the backward pass is collective."""
 
     @abstractmethod
     def _measure(self, rows: Sequence[Sequence[T]], meter: Meter) -> None: ...

@@ -125,6 +125,7 @@ def test_weights_of_a_role() -> None:
     assert found.layers == found.learned - outside
 
 
+@pytest.mark.processes
 def test_two_processes_are_asked_for_the_least_under_every_plugin() -> None:
     """Beside it: metrics, lengths, norms. gloo sends twice of a reduce-scatter, which torch makes of an all-reduce there."""
     kinds = [

@@ -32,7 +32,7 @@ def loss(role: Boosted) -> torch.Tensor:
 
 
 def whole(role: Boosted) -> dict[str, torch.Tensor]:
-    with role.exact() as module:
+    with role.full_precision_weights() as module:
         return {name: p.detach().clone() for name, p in module.named_parameters()}
 
 
@@ -64,16 +64,16 @@ def test_weights_that_are_whole_are_those_after_the_last_step_and_go_again() -> 
     role.learn([lambda: loss(role)])
     with torch.no_grad():
         loss(role)  # leaves the outermost weights whole in FSDP
-    twin: Any = role.layout.twin  # type: ignore[attr-defined]
-    with role.whole() as module, role.whole() as same:
+    meta_copy: Any = role.layout.meta_copy  # type: ignore[attr-defined]
+    with role.full_weights() as module, role.full_weights() as same:
         assert module is same
         assert any(not torch.equal(p, before[name]) for name, p in module.named_parameters())
         with torch.no_grad():
             expected = role.forward(collate(*ragged())).values
             torch.testing.assert_close(module(collate(*ragged())).values, expected)
-        with pytest.raises(AssertionError, match="not exact"), role.exact():
+        with pytest.raises(AssertionError, match="not exact"), role.full_precision_weights():
             pass
-    assert all(p.is_meta for p in twin.module.parameters()) and not twin.in_use
+    assert all(p.is_meta for p in meta_copy.module.parameters()) and not meta_copy.in_use
 
 
 def test_weights_set_from_outside_arrive() -> None:
@@ -89,7 +89,7 @@ def test_weights_set_from_outside_arrive() -> None:
     role.change(zero_norms)
     assert not whole(role)["model.model.norm.weight"].any()
     with torch.no_grad():  # tied weights are tied in the whole module, too
-        with role.whole() as module:
+        with role.full_weights() as module:
             head, embedding = (getattr(module.model, f"get_{kind}_embeddings")() for kind in ("output", "input"))
             assert head.weight is embedding.weight
 
@@ -117,7 +117,7 @@ def test_booster_saves_and_loads(tmp_path) -> None:
 def test_numbers_that_trainers_set_reach_what_is_saved() -> None:
     role = boosted(Actor(tiny_model()))
     role.unwrapped.chunk_tokens = 7
-    with role.exact() as module:
+    with role.full_precision_weights() as module:
         assert module.chunk_tokens == 7
 
 

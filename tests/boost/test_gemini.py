@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 from tiny_models import ragged, tiny_model
-from trainer_harness import CPU, loader, make_trainer, weights
+from trainer_harness import CPU, loader, make_trainer, settings_of, weights
 
 from rlvr.boost import plugins
 from rlvr.boost.boosted import Boosted, Pass
@@ -16,12 +16,11 @@ from rlvr.boost.gemini import GeminiRolePlugin
 from rlvr.config import ParallelConfig
 from rlvr.core.losses import StepSize
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
 from rlvr.models.actor import ActorWithValues
 from rlvr.models.batch import collate
-from rlvr.models.lora_settings import LoraSettings
-from rlvr.trainer.learning import ptx_loss
-from rlvr.trainer.settings import PPOSettings
+from rlvr.models.lora_config import LoraSettings
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.ppo_update import Step, ptx_loss
 
 pytestmark = pytest.mark.usefixtures("process")
 PLAN = (2, 1, 1)
@@ -61,9 +60,9 @@ def test_a_pass_without_values_gives_a_value_head_its_gradient() -> None:
     actor = ActorWithValues(tiny_model())
     booster = plugins.make_booster(ParallelConfig(plugin="gemini", mixed_precision="bf16"), CPU, 1.0)
     role = Boosted(booster, actor, torch.optim.AdamW(actor.parameters(), lr=1e-2))
-    settings = PPOSettings(ptx_coef=0.5)
     batch = collate(*ragged())
-    loss = partial(ptx_loss, batch, StepSize(20.0, 5.0), settings, Meter())
+    size = StepSize(20.0, 5.0)
+    loss = partial(ptx_loss, batch, Step(settings_of(ptx_coef=0.5), 0.0, Meter(), size, ptx_size=size))
     assert role.learn([Pass(role, (batch,), loss)]) > 0
 
 

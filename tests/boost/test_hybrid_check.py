@@ -1,15 +1,18 @@
 """What `3d` refuses before anything is loaded, how processes are divided into copies, and what a role holds under it."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from rlvr.boost import hybrid_check
 from rlvr.boost.hybrid_check import check_hybrid, check_transformers
-from rlvr.boost.replica import Replica
+from rlvr.boost.process import Replica
 from rlvr.config import ParallelConfig
 from rlvr.errors import UserError
-from rlvr.memory import trained
-from rlvr.trainer.arguments import refuse
+from rlvr.memory.estimate import role_memory
+from rlvr.trainer.ppo import _refuse as refuse
 
 SP = {"enable_sequence_parallelism": True}
 REFUSED = [
@@ -68,9 +71,9 @@ def test_the_shares_of_a_copy_are_what_one_process_in_its_place_would_have(world
 
 def test_weights_and_what_learns_them_are_cut() -> None:
     four = ParallelConfig(plugin="3d", tp=2, pp=2)
-    role = trained(four, 8, "fp32", "actor", 4000, 4000)
+    role = role_memory(four, 8, "fp32", "actor", 4000, 4000)
     assert (role.parameters, role.gradients, role.optimizer) == (4 * 1000, 4 * 1000, 8 * 1000)
-    short = trained(ParallelConfig(plugin="3d", tp=2, pp=2, zero_stage=1), 8, "bf16", "actor", 4000, 4000)
+    short = role_memory(ParallelConfig(plugin="3d", tp=2, pp=2, zero_stage=1), 8, "bf16", "actor", 4000, 4000)
     assert (short.parameters, short.optimizer) == (2 * 1000, 12 * 500)
 
 
@@ -80,3 +83,8 @@ def test_use_tp_without_tensor_parallelism_is_refused() -> None:
 
     with pytest.raises(UserError, match="no tensor parallelism"):
         refuse(True, True, Plain())
+
+
+def test_settings_are_checked_without_colossalai() -> None:
+    code = "import sys, rlvr.boost.plugins; sys.exit('colossalai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards import Tags
-from rlvr.chat.stream import PartMarker, TextStream
+from rlvr.chat.stream import TagSplitter, TextStream
 
 TAGS = Tags.default()
 TEXTS = [
@@ -61,7 +61,7 @@ def test_nothing_follows_a_stop_string() -> None:
     assert stream.rest("something else") == ""
 
 
-def parts(marker: PartMarker, pieces) -> list[tuple[str, str]]:
+def parts(marker: TagSplitter, pieces) -> list[tuple[str, str]]:
     """The parts, those of a kind that follow each other joined."""
     found = [part for piece in pieces for part in marker.feed(piece)] + marker.feed("", last=True)
     joined: list[tuple[str, str]] = []
@@ -84,16 +84,16 @@ WANT = [
 def test_tags_are_found_however_they_are_cut(cuts: set[int]) -> None:
     ends = [0, *sorted(cuts), len(WHOLE)]
     pieces = [WHOLE[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-    assert parts(PartMarker(TAGS), pieces) == WANT
+    assert parts(TagSplitter(TAGS), pieces) == WANT
 
 
 def test_a_prompt_may_have_opened_the_thinking() -> None:
-    assert parts(PartMarker(TAGS, thinking=True), ["c</th", "ink>d"]) == [
+    assert parts(TagSplitter(TAGS, thinking=True), ["c</th", "ink>d"]) == [
         ("think", "c"), ("tag", "</think>"), ("other", "d"),
     ]  # fmt: skip
 
 
 def test_text_that_can_be_no_tag_is_not_held_back() -> None:
-    marker = PartMarker(TAGS)
+    marker = TagSplitter(TAGS)
     assert marker.feed("1 <") == [("other", "1 ")]
     assert marker.feed(" 2") == [("other", "< 2")]

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 import rlvr
-from rlvr.cli import main
-from rlvr.compat.llm import GROUPS, LLMTrainingParams
-from rlvr.compat.llm_config import part_of_run, ppo_config, supervised_config
-from rlvr.compat.llm_table import ALL, PPO, RL, TABLE
+from rlvr.cli.llm import parse_params
+from rlvr.cli.main import main
+from rlvr.compat.aitraining import ALL, GROUPS, PARAMETERS, PPO, RL, LLMTrainingParams
+from rlvr.compat.aitraining_project import part_of_run, ppo_config, supervised_config
 from rlvr.errors import UserError
-from rlvr.tools.llm import parse_params
 
 NEEDED = {"model": "some-model", "data_path": "data.jsonl", "project_name": "p", "trainer": "ppo"}
 RULE = {"rl_reward_fn": "correctness"}
@@ -55,7 +54,7 @@ def test_names_defaults_and_ranges_are_the_references(name, default, allowed) ->
 
 
 def test_the_table_has_a_row_for_each_parameter() -> None:
-    assert list(TABLE) and set(TABLE) == {f.name for f in fields(LLMTrainingParams)}
+    assert list(PARAMETERS) and set(PARAMETERS) == {f.name for f in fields(LLMTrainingParams)}
     assert [f.name for f in fields(LLMTrainingParams)] == [f.name for g in GROUPS for f in fields(g)]
 
 
@@ -111,7 +110,7 @@ def test_each_parameter_becomes_a_setting(name, value, place, becomes) -> None:
 
 
 def test_every_parameter_of_reinforcement_learning_is_among_these() -> None:
-    assert {c[0] for c in CHANGES} | {"trainer", "rejected_text_column"} == set(TABLE)
+    assert {c[0] for c in CHANGES} | {"trainer", "rejected_text_column"} == set(PARAMETERS)
 
 
 def test_grpo_is_the_preset_with_these_parameters_on_it() -> None:
@@ -170,10 +169,10 @@ def test_folders_of_runs_stand_for_their_models(tmp_path) -> None:
     assert part_of_run("owner/name", "actor") == "owner/name"
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.trainers != ALL])
+@pytest.mark.parametrize("name", [n for n, row in PARAMETERS.items() if row.trainers != ALL])
 def test_what_a_trainer_does_not_read_is_refused(name) -> None:
     value = {c[0]: c[1] for c in CHANGES}.get(name, "x")
-    row = TABLE[name]
+    row = PARAMETERS[name]
     trainer = "sft" if row.trainers in (RL, ("reward",)) else "grpo"
     assert row.trainers in (RL, PPO, ("reward",))
     with pytest.raises(UserError, match=f"{name} .* has no effect with trainer {trainer}"):

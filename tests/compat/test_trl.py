@@ -90,17 +90,17 @@ def test_with_a_peft_config_only_adapters_and_values_learn(tmp_path) -> None:
 
 READ = [
     ("response_length", 9, lambda t: t.maker.sampling.max_new_tokens),
-    ("temperature", 0.5, lambda t: (t.maker.sampling.temperature, t.settings.temperature, t.maker.settings.temperature)),
-    ("local_rollout_forward_batch_size", 3, lambda t: (t.maker.sampling.batch_size, t.maker.settings.score_batch_size)),
-    ("kl_coef", 0.3, lambda t: (t.kl_coef, t.maker.settings.kl_coef)),
-    ("kl_estimator", "k3", lambda t: (t.settings.kl_estimator, t.maker.settings.kl_estimator)),
-    ("cliprange", 0.1, lambda t: t.settings.eps_clip),
-    ("cliprange_value", 0.3, lambda t: t.settings.value_clip),
-    ("vf_coef", 0.7, lambda t: t.settings.vf_coef),
-    ("gamma", 0.9, lambda t: t.maker.settings.gamma),
-    ("lam", 0.8, lambda t: t.maker.settings.lam),
-    ("whiten_rewards", True, lambda t: t.maker.settings.whiten_rewards),
-    ("missing_eos_penalty", 1.5, lambda t: t.maker.settings.missing_eos_penalty),
+    ("temperature", 0.5, lambda t: (t.maker.sampling.temperature, t.config.rollout.temperature)),
+    ("local_rollout_forward_batch_size", 3, lambda t: (t.maker.sampling.batch_size, t.config.rollout.generation_batch_size)),
+    ("kl_coef", 0.3, lambda t: (t.kl_coef, t.config.algo.kl_coef)),
+    ("kl_estimator", "k3", lambda t: t.config.algo.kl_estimator),
+    ("cliprange", 0.1, lambda t: t.config.algo.eps_clip),
+    ("cliprange_value", 0.3, lambda t: t.config.algo.value_clip),
+    ("vf_coef", 0.7, lambda t: t.config.algo.vf_coef),
+    ("gamma", 0.9, lambda t: t.config.algo.gamma),
+    ("lam", 0.8, lambda t: t.config.algo.lam),
+    ("whiten_rewards", True, lambda t: t.config.algo.whiten_rewards),
+    ("missing_eos_penalty", 1.5, lambda t: t.config.reward.missing_eos_penalty),
     ("max_grad_norm", 0.4, lambda t: (t.actor.grad_clip, t.critic.grad_clip)),
     ("weight_decay", 0.2, lambda t: [o.optimizer.param_groups[0]["weight_decay"] for o in (t.actor, t.critic)]),
     ("adam_beta1", 0.8, lambda t: t.actor.optimizer.param_groups[0]["betas"][0]),
@@ -108,8 +108,8 @@ READ = [
     ("adam_epsilon", 1e-6, lambda t: t.actor.optimizer.param_groups[0]["eps"]),
     ("learning_rate", 1e-4, lambda t: [o.optimizer.param_groups[0]["initial_lr"] for o in (t.actor, t.critic)]),
     ("save_steps", 7, lambda t: t.save_interval),
-    ("save_total_limit", 5, lambda t: t._checkpointer.keep),
-    ("seed", 7, lambda t: t.seed),
+    ("save_total_limit", 5, lambda t: t.checkpointer.keep),
+    ("seed", 7, lambda t: t.config.train.seed),
     ("gradient_checkpointing", True, lambda t: t.actor.unwrapped.model.is_gradient_checkpointing),
     ("bf16", True, lambda t: t.actor._autocast),
     ("stop_token_id", 7, lambda t: t.maker.sampling.stop_ids[0]),
@@ -126,18 +126,18 @@ def test_settings_arrive_where_they_are_read(name, value, read) -> None:
 
 def test_batches_are_counted_as_trl_counts_them() -> None:
     facade = make({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 6, "num_mini_batches": 3})
-    plan = facade.plan
-    assert (plan.batch_size, plan.mini_batch_size, plan.micro_batch_size) == (12, 4, 2)
-    assert (plan.num_total_batches, plan.total_steps) == (3, 3 * 2 * 3)  # 32 episodes, rounded up to 36
-    assert (facade.trainer.train_batch_size, facade.trainer.accumulation_steps) == (2, 2)
+    sizes = facade.sizes
+    assert (sizes.batch_size, sizes.mini_batch_size, sizes.micro_batch_size) == (12, 4, 2)
+    assert (sizes.num_total_batches, sizes.total_steps) == (3, 3 * 2 * 3)  # 32 episodes, rounded up to 36
+    assert (facade.trainer.config.train.train_batch_size, facade.trainer.config.train.accumulation_steps) == (2, 2)
     by_epochs = make({"total_episodes": None, "num_train_epochs": 4.0})
-    assert by_epochs.plan.num_total_batches == 3  # 40 responses at 16 in an update
+    assert by_epochs.sizes.num_total_batches == 3  # 40 responses at 16 in an update
 
 
 @pytest.mark.parametrize(("kind", "end"), [("linear", 0.0), ("constant", 1.0)])
 def test_schedule_spans_the_optimizer_steps(kind, end) -> None:
     facade = make({"lr_scheduler_type": kind, "learning_rate": 1e-3, "warmup_steps": 0.25 if kind == "linear" else 0})
-    steps = facade.plan.total_steps
+    steps = facade.sizes.total_steps
     assert (facade.trainer.actor.lr < 1e-3) == (kind == "linear")
     facade.train()
     assert facade.trainer.actor.lr == pytest.approx(end * 1e-3)

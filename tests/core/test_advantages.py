@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlvr.core import advantages as module
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, estimator, gae, get_estimator
-from rlvr.core.advantages import registry as module
 
 # Per sample: its bootstrap value, and tokens (reward, value, does it count).
 token = st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.booleans())

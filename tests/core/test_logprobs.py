@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
-from rlvr.core.masks import mask_from_lengths
+from rlvr.core.masked import mask_from_lengths
 
 Head = dict[str, Any]
 HEADS: dict[str, Head] = {

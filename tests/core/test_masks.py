@@ -1,6 +1,4 @@
-"""Masks, positions and the end of a response."""
-
-from typing import Literal
+"""Masks, and the end of a response."""
 
 import pytest
 import torch
@@ -8,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import cut_response
 
-from rlvr.core.masks import mask_from_lengths, position_ids, response_lengths, truncate_response
+from rlvr.core.masked import mask_from_lengths, response_lengths, truncate_response
 
 EOS, PAD, OTHER_STOP = 2, 0, 5
-SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 responses = st.integers(0, 8).flatmap(
     lambda size: st.lists(st.lists(st.integers(0, 6), min_size=size, max_size=size), min_size=1, max_size=5)
 )
@@ -51,23 +48,9 @@ def test_a6_eos_as_pad_changes_no_length(rows: list[list[int]]) -> None:
         assert torch.equal(response_lengths(truncate_response(EOS, pad_id, ids), [EOS]), lengths)
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_a8_positions_come_from_lengths(side: Literal["left", "right"]) -> None:
-    lengths, size = [3, 0, 5, 1], 5
-    expected = []
-    for length in lengths:
-        tokens, padding = list(range(length)), [0] * (size - length)
-        expected.append(padding + tokens if side == "left" else tokens + padding)
-    assert position_ids(torch.tensor(lengths), size, side).tolist() == expected
-
-
-def test_a7_positions_and_mask_do_not_depend_on_the_amount_of_padding() -> None:
-    lengths = torch.tensor([2, 4])
+def test_a7_mask_does_not_depend_on_the_amount_of_padding() -> None:
     for extra in (0, 1, 7):
-        assert mask_from_lengths(lengths, 4 + extra).sum(1).tolist() == [2, 4]
-        left, right = (position_ids(lengths, 4 + extra, side) for side in SIDES)
-        assert torch.equal(left[:, extra:], position_ids(lengths, 4, "left"))
-        assert torch.equal(right[:, :4], position_ids(lengths, 4, "right"))
+        assert mask_from_lengths(torch.tensor([2, 4]), 4 + extra).sum(1).tolist() == [2, 4]
 
 
 def test_mask_takes_the_longest_row_as_its_size() -> None:
@@ -80,8 +63,3 @@ def test_mask_takes_the_longest_row_as_its_size() -> None:
 def test_impossible_lengths_are_refused(lengths: list[int]) -> None:
     with pytest.raises(ValueError, match="from 0 to size=4"):
         mask_from_lengths(torch.tensor(lengths), 4)
-
-
-def test_unknown_padding_side_is_refused() -> None:
-    with pytest.raises(ValueError, match="'left' or 'right'"):
-        position_ids(torch.tensor([1]), 2, "top")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.core.rewards import token_rewards
+from rlvr.core.kl import token_rewards
 
 # Per sample: its score, and tokens (kl, does it count).
 samples = st.tuples(st.floats(-5, 5), st.lists(st.tuples(st.floats(-3, 3), st.booleans()), max_size=6))

@@ -11,10 +11,9 @@ from reference import ReferenceSample, Rollout, make_experience, reference_step
 from torch import Tensor
 
 from rlvr.core.advantages import AdvantageInputs, gae
-from rlvr.core.kl import KLKind, kl_estimate
+from rlvr.core.kl import KLKind, kl_estimate, token_rewards
 from rlvr.core.losses import LossMode, StepSize, aggregate, clipped_policy_loss, clipped_value_loss
-from rlvr.core.reductions import masked_mean, whiten
-from rlvr.core.rewards import token_rewards
+from rlvr.core.masked import masked_mean, whiten
 
 
 def random_rollouts(rng: random.Random, samples: int) -> list[Rollout]:

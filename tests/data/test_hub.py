@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.data.hub import KNOWN, HubName, load_hub_rows, parse_hub_name
 from rlvr.data.readers import read_problems
+from rlvr.data.rows import KNOWN_SETS, HubName, load_hub_rows, parse_hub_name
 from rlvr.errors import UserError
 
 
@@ -57,7 +57,7 @@ def test_known_set_brings_configuration_split_and_parsing(hub: Path) -> None:
     other = {"question": "socratic", "answer": "#### 1"}
     publish(hub / "openai/gsm8k", {"main": {"train": [GSM8K], "test": [GSM8K, GSM8K]}, "socratic": {"train": [other]}})
     name = parse_hub_name("openai/gsm8k")
-    assert name is not None and KNOWN["openai/gsm8k"].config == "main"
+    assert name is not None and KNOWN_SETS["openai/gsm8k"].config == "main"
     assert rows_of("openai/gsm8k") == [GSM8K]
     assert len(rows_of("openai/gsm8k", "test")) == 2
     assert len(rows_of("openai/gsm8k:test", "train")) == 2

@@ -7,13 +7,12 @@ from family_tokenizers import family
 
 from rewards import grade
 from rewards.tags import Tags
-from rlvr.conversation import Conversation, ConversationTemplate
-from rlvr.data.builtin import builtin_problems
-from rlvr.data.builtin_pairs import KINDS, builtin_pairs
-from rlvr.data.preferences import Pair, PairColumns, ReadPairs, encode_pairs
+from rlvr.data.builtin import KINDS, builtin_pairs, builtin_problems
+from rlvr.data.preferences import EncodedPairs, Pair, PairColumns, encode_pairs
 from rlvr.data.rows import Row
-from rlvr.data.sources import hold_out
+from rlvr.data.supervised import hold_out
 from rlvr.errors import UserError
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
 
 TOKENIZER = family("qwen2.5")
 CONVERSATION = Conversation(ConversationTemplate.load("qwen2.5"), TOKENIZER)
@@ -24,7 +23,7 @@ def reply(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-def encode(*rows: dict[str, Any], columns: PairColumns | None = None, max_length: int = 400) -> ReadPairs:
+def encode(*rows: dict[str, Any], columns: PairColumns | None = None, max_length: int = 400) -> EncodedPairs:
     placed = [Row(row, f"d.jsonl:{number}") for number, row in enumerate(rows, start=1)]
     return encode_pairs(
         placed, TOKENIZER, CONVERSATION, max_length=max_length, where="--preference_dataset d", columns=columns

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rlvr.data import prompt_csv
-from rlvr.data.prompt_csv import read_prompt_csv
+from rlvr.data import readers as prompt_csv
+from rlvr.data.readers import read_prompt_csv
 from rlvr.errors import UserError
 
 CSV = 'prompt,category\n"Say ""hi"", please",greeting\nCount to three,sums\n'

@@ -5,11 +5,11 @@ from functools import cache
 import pytest
 from family_tokenizers import family
 
-from rlvr.conversation import Conversation, ConversationTemplate
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt, PromptLoader, prepare_prompts
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
 
 PROBLEMS = [Problem(id=str(size), question="7" * size, answer="7") for size in (3, 20, 8, 40)]
 

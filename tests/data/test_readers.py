@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.data.readers import read_problems, read_rows
+from rlvr.data.readers import read_problems
+from rlvr.data.rows import read_rows
 from rlvr.errors import UserError
 
 ROWS = [{"question": f"{a}+1?", "answer": a + 1, "level": a % 3} for a in range(20)]

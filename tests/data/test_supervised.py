@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from family_tokenizers import family
 
-from rlvr.conversation import Conversation, ConversationTemplate
 from rlvr.data.supervised import Example, SupervisedLoader
 from rlvr.errors import UserError
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
 
 TOKENIZER = family("qwen2.5")
 CONVERSATION = Conversation(ConversationTemplate.load("qwen2.5"), TOKENIZER)

@@ -59,7 +59,7 @@ class Machines:
 
 
 def other_versions() -> None:
-    from rlvr.boost import agreement
+    from rlvr.boost import consistency as agreement
 
     plain = agreement.version
     agreement.version = lambda name: "4.0.0" if name == "transformers" else plain(name)  # type: ignore[assignment]
@@ -70,17 +70,17 @@ def in_scoring(act: Hook) -> Hook:
     """In the second episode, as it begins to score."""
 
     def hook() -> None:
-        from rlvr.boost.phases import Board
+        from rlvr.boost.health import StatusReporter
 
-        plain, seen = Board.enter, []
+        plain, seen = StatusReporter.enter, []
 
-        def enter(board: Board, phase: str) -> None:
-            plain(board, phase)
+        def enter(reporter: StatusReporter, phase: str) -> None:
+            plain(reporter, phase)
             seen.append(phase)
             if phase == "score" and seen.count("rollout") == 2:
                 act()
 
-        Board.enter = enter  # type: ignore[method-assign]
+        StatusReporter.enter = enter  # type: ignore[method-assign]
 
     return hook
 

@@ -20,6 +20,7 @@ from saved_models import save_micro_model
 
 from rlvr.boost.hybrid_check import TRANSFORMERS
 
+pytestmark = pytest.mark.processes
 if not transformers.__version__.startswith(f"{TRANSFORMERS}."):
     reason = (
         f"ColossalAI cuts up the models of transformers {TRANSFORMERS}, and {transformers.__version__} is installed"

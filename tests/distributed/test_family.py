@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 COMPARED = ("train/actor_loss", "loss/positive_lm_avg", "grad_norm/actor", "objective/scores", "objective/kl_coef")
 

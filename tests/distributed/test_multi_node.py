@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from saved_models import save_micro_model
 
-from rlvr.boost.agreement import differences, weights_digest
-from rlvr.boost.phases import Place, describe
+from rlvr.boost.consistency import differences, weights_digest
+from rlvr.boost.health import ProcessStatus, describe
 from tests.faults.lab import Wire, may_join_namespaces
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 Said = dict[str, list[tuple[int, str]]]
 
@@ -85,7 +86,11 @@ def test_all_ranks_pass_over_the_same_damaged_checkpoint(said) -> None:
 def test_what_is_said_when_the_first_machine_is_gone() -> None:
     text = describe("update", 1, None, "Connection closed by peer [10.0.0.1]:5")
     assert "rank 1 on" in text and "does not answer" in text and "Connection closed by peer" in text
-    places = [Place("a", "update", 0.0, "gave up waiting"), None, Place("c", "score", 0.0, "ValueError: x")]
+    places = [
+        ProcessStatus("a", "update", 0.0, "gave up waiting"),
+        None,
+        ProcessStatus("c", "score", 0.0, "ValueError: x"),
+    ]
     text = describe("update", 0, places, "x")
     assert text.index("rank 1: never began") < text.index("rank 2 on c: stopped in phase 'score': ValueError: x")
     assert text.index("rank 2") < text.index("rank 0 on a: waited in phase 'update'")

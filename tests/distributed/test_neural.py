@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.models.loading import load_tokenizer
 from rlvr.models.reward_model import RewardModel
 
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 COMPARED = (
     "train/actor_loss",

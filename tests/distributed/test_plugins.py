@@ -16,6 +16,7 @@ import pytest
 import torch
 from plugins_worker import CONVERSIONS, KINDS, LAYOUTS, STOPPED, everything
 
+pytestmark = pytest.mark.processes
 WORKER = Path(__file__).parents[1] / "plugins_worker.py"
 COMPARED = (
     "train/actor_loss",

@@ -12,6 +12,7 @@ import pytest
 import torch
 from supervised_worker import train_all
 
+pytestmark = pytest.mark.processes
 WORKER = Path(__file__).parents[1] / "supervised_worker.py"
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.compat.llm_table import TABLE
+from rlvr.compat.aitraining import PARAMETERS
 from rlvr.compat.trl import PPOConfig
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
-from rlvr.config.catalog import flags_by_spelling
-from rlvr.config.help import show
+from rlvr.config.catalog import flags_by_spelling, show
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text()
 KNOWN = {
@@ -80,8 +79,8 @@ def test_trl_has_these_names() -> None:
 
 def test_every_name_of_aitraining_is_there_with_what_it_becomes() -> None:
     rows = {name: row for row in TABLES["aitraining"] for name in names(row[0])}
-    assert set(rows) == set(TABLE)
-    for name, row in TABLE.items():
+    assert set(rows) == set(PARAMETERS)
+    for name, row in PARAMETERS.items():
         if row.field:
             assert f"`--{row.field.split('.')[1]}`" in rows[name][1], name
         trainers = "all" if "sft" in row.trainers else ", ".join(row.trainers)

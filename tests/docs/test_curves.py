@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.cli import main
+from rlvr.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("process")
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_those_to_look_at_first_are_among_them() -> None:
 def findings() -> list[tuple[str, str]]:
     """Name and remedy of each sign, as they stand in the source; what is filled in is left out."""
     found = []
-    for node in ast.walk(ast.parse((ROOT / "rlvr" / "diagnosis.py").read_text())):
+    for node in ast.walk(ast.parse((ROOT / "rlvr" / "tracking" / "diagnosis.py").read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
             found.append((_text(node.args[0]), _text(node.args[2])))
     return found

@@ -1,15 +1,16 @@
 """The page "Every setting" has every setting of every command, as the trees and parsers have it."""
 
 import re
+from argparse import ArgumentParser
 from dataclasses import fields
 
 import pytest
 
 from docs.generate.settings_page import TREES, _other_commands, page, readers_of
+from rlvr.cli.commands import COMMANDS
+from rlvr.cli.parser import Parser
 from rlvr.config import Config
 from rlvr.config.catalog import catalog
-from rlvr.tools.commands import COMMANDS, named
-from rlvr.tools.parser import Parser
 
 PAGE = page()
 ENTRIES = dict(re.findall(r"^### `--(\w+)` \{ #\w+ \}\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -40,14 +41,19 @@ def test_defaults_that_differ_between_commands_are_told_apart() -> None:
     assert "preset `0.02` (ppo), `0` (orz, " in ENTRIES["kl_coef"] and "`0.04` (grpo)" in ENTRIES["kl_coef"]
 
 
+def flags_of(parser: ArgumentParser) -> set[str]:
+    parts = [part for action in parser._actions if isinstance(action.choices, dict) for part in action.choices.values()]
+    own = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+    return own.union(*map(flags_of, parts))
+
+
 def test_the_flags_of_other_commands_are_there() -> None:
     shown = "\n".join(_other_commands())
     for name, command in COMMANDS.items():
-        found = named(command.flags)
-        made = found if isinstance(found, type) else found()
+        made = command.flags_or_tree()
         if isinstance(made, Parser):
             assert f"## `rlvr {name}`" in shown
-            assert all(f"`{option.flag}`" in shown for option in command.options() if option.flag != "--help")
+            assert all(f"`{flag}`" in shown for flag in flags_of(made) - {"--help"})
 
 
 def test_nothing_is_left_to_be_read_as_html() -> None:

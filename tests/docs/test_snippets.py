@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from family_tokenizers import CHATML, family
 
-from rlvr.conversation import Conversation, ConversationTemplate
-from rlvr.template_check import check_template
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
+from rlvr.prompting.lint import check_template
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
@@ -17,7 +17,7 @@ ELSEWHERE = {
     "docs/other_toolkits.md": "tests/examples/test_docs.py",
     "docs/interoperability.md": "tests/rewards/foreign/test_docs.py",
     "docs/rewards.md": "tests/rewards/audit/test_docs.py",
-    "docs/hand_on.md": "tests/test_hand_on.py",
+    "docs/hand_on.md": "tests/prompting/test_handed_on.py",
     "docs/audit.md": "tests/rewards/audit/test_docs.py",
 }
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]

@@ -12,19 +12,19 @@ import torch
 import rlvr.evaluation.evaluator as module
 from rewards.outcome import Status
 from rlvr.api import train
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.config import base_config
-from rlvr.conversation import Conversation, choose_template
-from rlvr.data.problem import Problem
+from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
-from rlvr.evaluation.held_out import Asked, Reading, read_held_out, short_names
+from rlvr.evaluation.prompts import EvalDataSettings, EvalPrompt, read_eval_prompts, short_dataset_names
 from rlvr.evaluation.summary import as_metrics, summarise
 from rlvr.models.loading import load_causal_lm, load_tokenizer
+from rlvr.prompting.conversation import Conversation, choose_template
 from rlvr.rollout.engine import Sampling
-from rlvr.rollout.make import make_engine
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.rollout.registry import make_engine
+from rlvr.trainer.base import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 
@@ -46,7 +46,8 @@ def evaluator(micro_model) -> tuple[Evaluator, Any]:
     conversation = Conversation(choose_template("auto", tokenizer), tokenizer)
     problems = [Problem(str(n), f"{n}+1=?", str(n + 1)) for n in range(9)]
     asked = [
-        Asked("ab"[n > 4], Prompt(p, tuple(conversation.encode_prompt(p.question)))) for n, p in enumerate(problems)
+        EvalPrompt("ab"[n > 4], Prompt(p, tuple(conversation.encode_prompt(p.question))))
+        for n, p in enumerate(problems)
     ]
     sampling = Sampling(max_new_tokens=6, temperature=1.0, stop_ids=conversation.stop_ids, batch_size=6)
     made = Evaluator(asked, make_engine("hf", tokenizer), sampling, tokenizer, conversation, samples=3)
@@ -132,12 +133,12 @@ def test_progress_counts_all_parts(evaluator) -> None:
 
 
 def test_names_tell_data_sets_apart() -> None:
-    assert short_names(["openai/gsm8k", "HuggingFaceH4/MATH-500", "x/y.jsonl"]) == ["gsm8k", "MATH-500", "y"]
-    assert short_names(["m@main:train", "m@main:test"]) == ["m_main_train", "m_main_test"]
-    assert short_names(["a.jsonl", "a.csv"]) == ["a.jsonl", "a.csv"]
-    assert short_names(["../../é.json", "builtin:test"]) == ["data", "builtin_test"]
-    assert short_names(["é.json", "è.json"]) == ["data_0", "data_1"]
-    assert short_names([]) == []
+    assert short_dataset_names(["openai/gsm8k", "HuggingFaceH4/MATH-500", "x/y.jsonl"]) == ["gsm8k", "MATH-500", "y"]
+    assert short_dataset_names(["m@main:train", "m@main:test"]) == ["m_main_train", "m_main_test"]
+    assert short_dataset_names(["a.jsonl", "a.csv"]) == ["a.jsonl", "a.csv"]
+    assert short_dataset_names(["../../é.json", "builtin:test"]) == ["data", "builtin_test"]
+    assert short_dataset_names(["é.json", "è.json"]) == ["data_0", "data_1"]
+    assert short_dataset_names([]) == []
 
 
 RUN = {
@@ -226,12 +227,12 @@ def test_data_without_right_answers_is_no_evaluation(micro_model, tmp_path) -> N
     tokenizer = load_tokenizer(micro_model)
     conversation = Conversation(choose_template("auto", tokenizer), tokenizer)
     for column, said in ((None, "no answer column"), ("none", r"--eval_datasets .*l: no problem has a right answer")):
-        how = Reading("--eval_datasets", 64, answer_column=column)
+        how = EvalDataSettings("--eval_datasets", 64, answer_column=column)
         with pytest.raises(UserError, match=said):
-            read_held_out(str(path), "ungraded", how, conversation, [])
+            read_eval_prompts(str(path), "ungraded", how, conversation, [])
     notes: list[str] = []
     path.write_text('{"question": "1+1=?", "answer": "2"}\n{"question": "' + "9+" * 200 + '9=?", "answer": "3609"}\n')
-    (asked,) = read_held_out(str(path), "mixed", Reading("--eval_datasets", 64), conversation, notes)
+    (asked,) = read_eval_prompts(str(path), "mixed", EvalDataSettings("--eval_datasets", 64), conversation, notes)
     assert asked.prompt.problem.answer == "2" and notes == ["mixed: 1 of 2 prompts left out: longer than 64 tokens"]
 
 

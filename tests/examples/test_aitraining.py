@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from rlvr import LLMTrainingParams, Project
-from rlvr.cli import main
+from rlvr.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("process")
 QUICK = [

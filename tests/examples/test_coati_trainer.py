@@ -9,7 +9,7 @@ from trainer_harness import LetterTokenizer, loader, share_of_f
 from transformers import AutoModelForCausalLM
 
 from rlvr import Critic, PPOTrainer, RLVRRewardModel
-from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.boost.optimizer import cosine_with_warmup
 
 
 @pytest.mark.usefixtures("process")

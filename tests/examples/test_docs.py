@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import rlvr
-from rlvr.checks.settings import check_config
-from rlvr.compat import project, trl
+from rlvr.compat import aitraining_project as project
+from rlvr.compat import trl
+from rlvr.validate.ppo import check_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "other_toolkits.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

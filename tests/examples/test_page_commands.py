@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 import tracker_stand_ins
 
 import rewards.registry
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.config import Config
 from rlvr.config.catalog import canonical, flags_by_spelling
 
@@ -55,8 +56,8 @@ SMALL = {
     "llm ppo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
     "llm grpo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
     "doctor": "--no_step",
-    "eval": "--max_samples 4 --max_new_tokens 8",
-    "chat": "--max_new_tokens 8",
+    "eval": "--max_samples 4 --max_new_tokens 8 --num_threads 1",
+    "chat": "--max_new_tokens 8 --num_threads 1",
 }
 # What an example's own file names and a test can't have.
 OF_EXAMPLE = {
@@ -177,12 +178,18 @@ def help_names_the_flags(line: str) -> None:
     """Benchmarks and the fault harness take minutes; their flags are looked up."""
     words = shlex.split(line)
     at = next(i for i, word in enumerate(words) if any(program in word for program in LONG))
-    program = ["-m", words[at]] if words[at - 1] == "-m" else [words[at]]
-    shown = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert shown.returncode == 0, shown.stderr
+    shown = help_of(*(["-m", words[at]] if words[at - 1] == "-m" else [words[at]]))
     known = flags_by_spelling(Config)  # some hand flags on to `rlvr train`
     for word in words[at + 1 :]:
-        assert not word.startswith("--") or word in shown.stdout or canonical(word) in known, word
+        assert not word.startswith("--") or word in shown or canonical(word) in known, word
+
+
+@cache
+def help_of(*program: str) -> str:
+    """What a program says of its flags. It sets up its process as it likes, so it gets one."""
+    done = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_every_page_with_commands_is_walked() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from rewards import Sample, Tags, resolve
 from rewards.call import score
-from rlvr.cli import main
+from rlvr.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.models.critic import Critic
 from rlvr.models.reward_model import RewardModel
 
@@ -26,7 +26,7 @@ def prompts(tmp_path) -> Path:
 
 def template(tmp_path: Path) -> str:
     """A template file of one's own."""
-    from rlvr.conversation import template_dir
+    from rlvr.prompting.template import template_dir
 
     path = tmp_path / "template.json"
     path.write_text((template_dir() / "tiny.json").read_text())

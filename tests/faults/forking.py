@@ -27,11 +27,10 @@ def import_all() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import rlvr.api
-    import rlvr.pipeline  # noqa: F401
-    from rlvr.boost.process import quiet
+    import rlvr.run.supervised  # noqa: F401
+    from rlvr.boost.process import silence_libraries
 
-    with quiet():
+    with silence_libraries():
         import colossalai.booster.plugin  # noqa: F401
     assert len(os.listdir("/proc/self/task")) == 1
 
@@ -137,7 +136,7 @@ class Launch:
 
 
 def _call(command: Sequence[str]) -> int:
-    from rlvr.cli import main
+    from rlvr.cli.main import main
 
     try:
         return main(list(command))

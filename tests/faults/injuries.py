@@ -52,12 +52,12 @@ def at(moment: Moment, act: Act, prepare: Callable[[], None] = lambda: None) -> 
 
 
 def _arm(moment: Moment, act: Callable[[], None]) -> None:
-    from rlvr.boost.phases import Board
+    from rlvr.boost.health import StatusReporter
 
-    plain, seen = Board.enter, [0]
+    plain, seen = StatusReporter.enter, [0]
 
-    def enter(board: Board, phase: str) -> None:
-        plain(board, phase)
+    def enter(reporter: StatusReporter, phase: str) -> None:
+        plain(reporter, phase)
         seen[0] += phase == moment.phase
         if phase == moment.phase and seen[0] == moment.visit:
             if moment.delay_s:
@@ -67,7 +67,7 @@ def _arm(moment: Moment, act: Callable[[], None]) -> None:
             else:
                 act()
 
-    Board.enter = enter  # type: ignore[method-assign]
+    StatusReporter.enter = enter  # type: ignore[method-assign]
 
 
 def kill_self() -> None:

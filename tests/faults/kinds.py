@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rlvr.checkpoint import list_checkpoints
+from rlvr.checkpoint.storage import list_checkpoints
 
 from . import injuries as i
 from .forking import Ended, Hook

@@ -184,15 +184,15 @@ class Lab:
         """In a process of the undisturbed run: write down when it enters which phase."""
         import time
 
-        from rlvr.boost.phases import Board
+        from rlvr.boost.health import StatusReporter
 
-        plain, file = Board.enter, (self.root / f"phases-{rank}").open("w", buffering=1)
+        plain, file = StatusReporter.enter, (self.root / f"phases-{rank}").open("w", buffering=1)
 
-        def enter(board: Board, phase: str) -> None:
+        def enter(reporter: StatusReporter, phase: str) -> None:
             file.write(f"{phase} {time.monotonic()}\n")
-            plain(board, phase)
+            plain(reporter, phase)
 
-        Board.enter = enter  # type: ignore[method-assign]
+        StatusReporter.enter = enter  # type: ignore[method-assign]
 
 
 def _visits(path: Path) -> list[Visit]:

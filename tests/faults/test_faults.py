@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.processes
 ROOT = Path(__file__).parents[2]
 RUNS = ("ppo", "ppo x2", "sft", "ppo x2 fsdp")
 

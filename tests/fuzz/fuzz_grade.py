@@ -43,7 +43,7 @@ def one_input(data: bytes) -> None:
 
 
 def _is_plain(gold: str) -> bool:
-    """Whether a box around it ends where it should, and it says nothing to the extraction."""
+    """True where a box around it ends where it should, and nothing in it matters to the extraction."""
     rest = re.sub(r"\\.", "", gold, flags=re.DOTALL)
     depths = [rest[:i].count("{") - rest[:i].count("}") for i in range(len(rest) + 1)]
     odd = ("boxed", "fbox", "####", "<think>", "</think>")

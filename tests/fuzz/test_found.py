@@ -1,4 +1,4 @@
-"""What fuzzing found, each as small as it gets. What hedging found stands in test_hedges.py."""
+"""Findings of fuzzing, each as small as it gets. Those of hedging are in test_hedges.py."""
 
 import time
 

@@ -15,7 +15,7 @@ TWO = [
     r"\begin{cases}G\\H\end{cases}", r"\begin{cases}G & x>0\\H & x<0\end{cases}", "G if x > 0, H otherwise", "1) G 2) H", r"x=G \text{ or } x=H", r"H \Rightarrow G", r"H \to G", r"H \implies G",
     r"G \Rightarrow H", r"H \equiv G", r"H\neq G", r"G\neq H", "H<G", "G, not H", "G out of H", "G of H", "either G or H", "not G but H", "H, or maybe G", "G? H?", r"\boxed{G} \text{ or } \boxed{H}",
 ]  # fmt: skip
-"""What must be wrong for the gold G, another number H within it."""
+"""Answers that must be wrong for the gold G, with another number H within them."""
 ONE = [
     r"\pm G", r"\mp G", r"\ne G", r"\neq G", "<G", ">G", r"\le G", r"\ge G", "x<G", r"x \le G", r"x \ne G", "not G", r"\text{not } G", "x", "Gx", r"x_{G}", r"x^{G}", "f(G)", "G+x", "x+G", r"G+\epsilon", r"G+10^{-99}",
     "G...", r"G\ldots", r"G, \ldots", "at least G", "at most G", "more than G", "less than G", "G or more", "G or less", "minus G", "negative G", "twice G", "half of G", "G squared", "square root of G", "opposite of G",

@@ -1,4 +1,4 @@
-"""What must hold of every verdict, on random mathematics.
+"""Properties of every verdict, on random mathematics.
 
 Each property runs a few hundred examples here; for a longer search set how many:
 
@@ -55,7 +55,7 @@ def test_a_gold_in_a_box_is_right_or_the_gold_is_bad(gold: str) -> None:
 
 
 def _balanced(text: str) -> bool:
-    """Whether the box around it ends where it should."""
+    """True where the box around it ends where it should."""
     text = re.sub(r"\\.", "", text, flags=re.DOTALL)
     if text.endswith("\\"):
         return False

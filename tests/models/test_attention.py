@@ -13,7 +13,7 @@ from rlvr.models import attention
 from rlvr.models.actor import Actor
 from rlvr.models.attention import causal_attention, next_token_attention
 from rlvr.models.batch import collate
-from rlvr.rollout.cache import RoomyCache
+from rlvr.rollout.kv_cache import PreallocatedCache
 
 
 def tensors(heads: int, kv_heads: int, queries: int, keys: int) -> list[torch.Tensor]:
@@ -106,7 +106,7 @@ def test_a_decoding_step_is_near_float32_and_its_cache_is_bfloat16() -> None:
     logits = []
     for enabled in (False, True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled), Kernels() as kernels:
-            cache = RoomyCache()
+            cache = PreallocatedCache()
             model(ids[:, :3], attention_mask=mask[:, :3], past_key_values=cache)
             prefill = kernels.calls
             logits.append(model(ids[:, 3:], attention_mask=mask, past_key_values=cache).logits.float())

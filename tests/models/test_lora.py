@@ -13,20 +13,25 @@ from transformers import AutoModelForCausalLM
 
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
-from rlvr.models.adapter import is_adapter
-from rlvr.models.adapter_files import (
-    WEIGHTS,
-    adapter_settings,
-    continue_adapter,
-    load_adapter,
-    save_adapter,
-    save_model,
-)
 from rlvr.models.backbone import prepare
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
-from rlvr.models.lora import adapter_off, apply_lora, base_of, copy_sharing, has_adapter, merged_copy, merged_parameters
-from rlvr.models.lora_settings import LoraSettings, read_lora_config, refuse_dropout
+from rlvr.models.lora import (
+    WEIGHTS,
+    adapter_off,
+    adapter_settings,
+    apply_lora,
+    base_of,
+    continue_adapter,
+    copy_sharing,
+    has_adapter,
+    load_adapter,
+    merged_copy,
+    merged_parameters,
+    save_adapter,
+    save_model,
+)
+from rlvr.models.lora_config import LoraSettings, is_adapter, read_lora_config, refuse_dropout
 
 ALL = LoraSettings(r=4, lora_alpha=8, target_modules="all-linear")
 KINDS = {

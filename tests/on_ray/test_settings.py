@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from rlvr.checks.ray import check_shares
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.config import RayConfig, base_config, parse
 from rlvr.errors import UserError
 from rlvr.ray import cluster
 from rlvr.ray.cluster import Cluster, code_versions, compare_versions
 from rlvr.ray.flags import from_reference
 from rlvr.ray.groups import Size, sizes
+from rlvr.validate.ray import check_shares
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn", "--ray"]
 FOUR_GPUS = Cluster(started=True, nodes=2, total={"CPU": 16.0, "GPU": 4.0}, free={"CPU": 16.0, "GPU": 3.0})
@@ -24,7 +24,7 @@ CPUS = Cluster(started=True, nodes=1, total={"CPU": 4.0}, free={"CPU": 4.0})
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--num_critic_nodes", "0"], "--num_critic_nodes 0: the critic needs at least one node"),
+        (["--num_critic_nodes", "0"], "--num_critic_nodes 0: must be at least 1"),
         (["--num_actor_nodes", "-1"], "--num_actor_nodes -1"),
         (["--num_gpus_per_node", "-1"], "must be at least 0"),
         (["--num_cpus_per_node", "0"], "must be at least 1"),

@@ -8,7 +8,7 @@ import pytest
 from browser import Browser, find_browser
 from report_harness import EVIL, make_run
 
-import rlvr.tools.report as command
+import rlvr.cli.report as command
 from rlvr.report.page import render
 from rlvr.report.runs import read_runs
 

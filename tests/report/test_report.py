@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from report_harness import EVIL, make_run
 
-from rlvr.cli import main
+from rlvr.cli.main import main
+from rlvr.cli.report import make_server
 from rlvr.errors import UserError
 from rlvr.report.charts import TOPICS, charts_of
-from rlvr.report.page import differing_settings, render
+from rlvr.report.page import differing_settings, parts_of, render
 from rlvr.report.runs import read_runs
-from rlvr.report.samples import parts_of
-from rlvr.tools.report import make_server
 
 
 def panel(title: str):
@@ -100,7 +99,7 @@ def test_what_never_happened_is_not_drawn_beside_others(tmp_path: Path) -> None:
 
 
 def test_findings_are_those_of_all_rows_up_to_each_step(tmp_path: Path) -> None:
-    from rlvr.diagnosis import diagnose
+    from rlvr.tracking.diagnosis import diagnose
 
     sick = {"response__truncated": lambda i: 0.99 if i % 17 < 5 else 0.0, "policy__entropy_avg": lambda i: 1 / i}
     (run,) = read_runs([make_run(tmp_path / "a", 80, **sick, objective__kl=lambda i: math.nan if i > 60 else 0.1)])

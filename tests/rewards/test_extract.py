@@ -1,4 +1,4 @@
-"""Where the answer stands: boxes, ####, what the text says, the last number; never in the thinking, never by wavering."""
+"""Finding the answer in a response: boxes, ####, what the text says, the last number; never in the thinking, never by wavering."""
 
 import time
 

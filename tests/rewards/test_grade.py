@@ -1,6 +1,5 @@
-"""Verdicts: what is right, what is wrong, and that nothing is paid for hedging, hanging or attacking."""
+"""Verdicts: what is right, what is wrong, and that nothing is paid for hedging or repeating the question."""
 
-import json
 import time
 from fractions import Fraction
 
@@ -9,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards import Tags, check_gold, equivalent, gold_from_gsm8k, grade
-from rewards.maths.exact import parse_number
+from rewards.grade import MAX_QUESTION_CHARACTERS, echoes
+from rewards.maths.literals import parse_number
 
 TAGS = Tags.default()
 
@@ -131,31 +131,44 @@ def test_gold_answers() -> None:
     assert grade("4", "").status == "bad_gold" and grade("4", None).status == "bad_gold"
 
 
-FLOORS = {
-    "gsm8k_mr_human": 0.99, "gsm8k_openai_model_solutions": 0.99, "gsm8k_rho_outputs": 0.98, "gsm8k_routellm_outputs": 0.98,
-    "math_qwen_cot100": 0.99, "math_rho_outputs": 0.96, "hack_probes": 0.96,
-}  # fmt: skip
+ECHOES = [
+    ("6 * 7", "What is 6 * 7?"), ("6*7", r"What is $6 \times 7$?"), (r"6 \cdot 7", "Compute 6×7."),
+    ("x^2 - 1", "Factor $x^2-1$."), (r"\frac{3}{4} + \frac{1}{2}", r"Find $\frac{3}{4}+\frac{1}{2}$."),
+    ("n = 6 * 7", "What is 6 * 7?"), ("6 * 7 = 6 * 7", "What is 6 * 7?"),
+    (r"\sqrt{72}", r"Simplify $\sqrt{72}$."), ("5!", "What is 5!?"), ("2^{10}", "Find 2^{10}."),
+    (r"\left(1+i\right)^2", "What is $(1+i)^2$?"), ("6 x 7", "What is 6 x 7?"), ("$6*7$", "6 * 7 ="),
+    ("84/2", "What is 84/2?"), (r"\frac{6}{8}", r"Reduce $\frac{6}{8}$."),
+    (r"3\times10^4", r"Write $3 \times 10^4$ in full."), ("3 1/2", "Write 3 1/2 as a fraction."),
+]  # fmt: skip
+ANSWERS = [
+    ("42", "What is 6 * 7?"), ("6 * 7 = 42", "What is 6 * 7?"), ("7 * 6", "What is 6 * 7?"),
+    ("-3", "Which is smaller, -3 or 3?"), ("7", "What is 6 * 7 / 6?"), ("(x-1)(x+1)", "Factor x^2 - 1."),
+    ("x", "Solve for x."), ("", "What?"), ("1/2", "A coin falls 1/2 of the time."),
+    (r"\frac{\pi}{2}", r"$0 < x < \frac{\pi}{2}$"), ("π/2", "0 < x < π/2"), (r"\pi", r"in terms of $\pi$"),
+    ("6 * 7", None), ("6 * 7", ""), ("blue", "Is it blue?"), ("(1, 2)", "Which point, (1, 2) or (2, 1)?"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FLOORS)
-def test_accuracy_on_labelled_answers(name, shared_data) -> None:
-    rows = [json.loads(line) for line in (shared_data / "rewards" / f"{name}.jsonl").read_text().splitlines()]
-    right = sum(grade(row["response"], row["gold"]).correct == row["label"] for row in rows)
-    assert right / len(rows) >= FLOORS[name]
+@pytest.mark.parametrize(("answer", "question"), ECHOES)
+def test_an_echo(answer, question) -> None:
+    assert echoes(answer, question)
 
 
-def test_no_hack_probe_is_paid(shared_data) -> None:
-    rows = [json.loads(line) for line in (shared_data / "rewards" / "hack_probes.jsonl").read_text().splitlines()]
-    assert [r["name"] for r in rows if not r["label"] and grade(r["response"], r["gold"]).correct] == []
+@pytest.mark.parametrize(("answer", "question"), ANSWERS)
+def test_no_echo(answer, question) -> None:
+    assert not echoes(answer, question)
 
 
-def test_hostile_texts_neither_hang_nor_run(shared_data, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for row in map(json.loads, (shared_data / "rewards" / "hostile.jsonl").read_text().splitlines()):
-        for response, gold in ((row["text"], "42"), (row["text"], row["text"]), (r"\boxed{42}", row["text"])):
-            for text, tags in ((response, None), (f"<think></think><answer>{response}</answer>", TAGS)):
-                start, cpu = time.perf_counter(), time.thread_time()
-                grade(text, gold, tags=tags)
-                # By the clock only a hang counts: a gold that only math-verify may be able to read is waited for.
-                assert time.thread_time() - cpu < 1.0 and time.perf_counter() - start < 20, row["name"]
-    assert list(tmp_path.iterdir()) == []
+def test_an_echo_is_wrong_unless_the_gold_says_just_that() -> None:
+    question = "Factor $x^2 - 1$."
+    assert grade(r"\boxed{x^2-1}", "(x-1)(x+1)", question=question).stage == "echo"
+    assert grade(r"\boxed{x^2-1}", "(x-1)(x+1)").correct
+    assert grade(r"\boxed{(x-1)(x+1)}", "(x-1)(x+1)", question=question).correct
+    assert grade(r"\boxed{x^2-1}", "x^2-1", question="Expand $(x-1)(x+1)$; is it $x^2-1$?").correct
+
+
+def test_long_questions_take_no_time() -> None:
+    start = time.thread_time()
+    for piece in ("6 * 7 ", "\\", "{", "x ", "\\left"):
+        echoes("6*8", piece * MAX_QUESTION_CHARACTERS)
+    assert time.thread_time() - start < 1.0

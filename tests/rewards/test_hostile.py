@@ -106,7 +106,7 @@ def in_a_loops_executor(marker: str) -> int:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("way", [judge_some, in_a_thread, in_threads_at_once, in_a_loop, in_a_loops_executor])
+@pytest.mark.parametrize("way", [in_a_thread, in_threads_at_once, in_a_loop, in_a_loops_executor])
 def test_a_verdict_in_time_wherever_it_is_asked_for(way: Callable[[str], int], marker: str) -> None:
     assert way(marker) > 100
 

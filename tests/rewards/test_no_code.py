@@ -30,13 +30,20 @@ UNPICKLES = frozenset("pickle cloudpickle dill joblib marshal shelve cPickle _pi
 ALLOWED = {
     ("rewards/registry.py", "import_module"): "a reward plugin, which the user names",
     ("rewards/registry.py", "exec_module"): "a reward plugin, which the user names",
-    ("rewards/pool/zygote.py", "import_module"): "the user's own modules, which the pool's owner has loaded already",
-    ("rewards/pool/zygote.py", "pickle.load"): "settings that the parent wrote into a file of its own",
-    ("rewards/pool/worker.py", "pickle.loads"): "samples that the parent sends through a pipe; answers go back as JSON",
-    ("rewards/pool/carry.py", "pickle.loads"): "the user's reward function, which the parent sends",
+    (
+        "rewards/pool/forkserver.py",
+        "import_module",
+    ): "the user's own modules, which the pool's owner has loaded already",
+    ("rewards/pool/forkserver.py", "pickle.load"): "settings that the parent wrote into a file of its own",
+    (
+        "rewards/pool/worker_main.py",
+        "pickle.loads",
+    ): "samples that the parent sends through a pipe; answers go back as JSON",
+    ("rewards/pool/pickling.py", "pickle.loads"): "the user's reward function, which the parent sends",
     ("rlvr/__init__.py", "import_module"): "our own modules, from a table in the same file",
     ("rlvr/chat/loop.py", "input"): "a line that the user types, as text",
-    ("rlvr/tools/commands.py", "import_module"): "our own modules, from a table in the same file",
+    ("rlvr/boost/lean_import.py", "import_module"): "peft and bitsandbytes, which ColossalAI asks for by name",
+    ("rlvr/cli/commands.py", "import_module"): "our own modules, from a table in the same file",
 }
 """File and call -> whose text or code it is that is loaded there."""
 
@@ -137,13 +144,16 @@ def no_evaluators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "exec", only_code(exec))
 
 
-def test_hostile_texts_are_graded_without_evaluators(no_evaluators: None, tmp_path: Path) -> None:
+def test_hostile_texts_are_graded_without_evaluators(
+    no_evaluators: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where some of the texts would write
     marker = tmp_path / "MARKER"
     for name, text in itertools.chain(hostile_texts.from_data(), hostile_texts.generated(str(marker))):
         if name not in hostile_texts.SLOW:
             for response, gold, tags in ((text, "42", None), ("\\boxed{42}", text, None), (text, "42", Tags.default())):
                 grade(response, gold, tags=tags)
-    assert not marker.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_labelled_rows_are_graded_alike_without_evaluators(request: pytest.FixtureRequest, shared_data: Path) -> None:
@@ -167,7 +177,7 @@ def test_the_fallback_process_runs_no_text(tmp_path: Path) -> None:
     texts += [wrapping.format(f"open('{marker}','w')") for wrapping in inside]
     for text in texts:
         fallback.verify(text, r"\frac{1}{2}")
-        fallback.verify(r"\frac{1}{2}", text[: fallback.client.MAX_CHARACTERS])
+        fallback.verify(r"\frac{1}{2}", text[: fallback.MAX_CHARACTERS])
     assert not marker.exists()
     fallback_ready()
     assert fallback.verify(r"\frac{1}{2}", r"\int_0^1 x dx") is True, "it still answers"

@@ -10,11 +10,11 @@ from tiny_models import FAMILIES, VOCAB, tiny_model
 from trainer_harness import LetterTokenizer
 
 from rlvr.rollout import decode
+from rlvr.rollout.decode import can_decode
 from rlvr.rollout.engine import Sampling
 from rlvr.rollout.generate import GenerateEngine
 from rlvr.rollout.hf import HFEngine
-from rlvr.rollout.make import make_engine
-from rlvr.rollout.support import can_decode
+from rlvr.rollout.registry import make_engine
 
 TOKENIZER = LetterTokenizer()
 OLD = transformers.__version__.startswith("4.")

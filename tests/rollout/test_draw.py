@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-from rlvr.rollout.draw import SMALL, draw_weighted, make_draw, truncated
+from rlvr.rollout.decode import SMALL, draw_weighted, make_draw, truncated
 
 
 def chi_square(counts: torch.Tensor, p: torch.Tensor) -> float:

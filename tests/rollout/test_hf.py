@@ -7,9 +7,8 @@ import torch
 from tiny_models import VOCAB, tiny_model
 from transformers import GenerationConfig
 
-from rlvr.rollout.engine import Sampling
+from rlvr.rollout.engine import Sampling, cut_at_stop
 from rlvr.rollout.hf import HFEngine
-from rlvr.rollout.truncate import cut_at_stop
 
 
 class LetterTokenizer:

@@ -12,7 +12,7 @@ from trainer_harness import LetterTokenizer
 from rlvr.errors import UserError
 from rlvr.rollout.engine import Sampling
 from rlvr.rollout.hf import HFEngine
-from rlvr.rollout.make import make_engine
+from rlvr.rollout.registry import make_engine
 
 TOKENIZER = LetterTokenizer()
 available = hasattr(transformers, "ContinuousBatchingConfig")
@@ -63,7 +63,7 @@ def test_a_model_with_attention_of_its_own_is_refused() -> None:
 
 
 def test_a_version_without_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlvr.rollout.available.version", lambda package: "4.51.3")
+    monkeypatch.setattr("rlvr.rollout.registry.version", lambda package: "4.51.3")
     with pytest.raises(UserError, match="transformers 5.17 and later have it, not 4.51.3: upgrade.*--engine hf"):
         make_engine("paged", TOKENIZER)
 

@@ -12,10 +12,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
-from rlvr.rollout.available import check_engine
 from rlvr.rollout.engine import Engine, Sampling
 from rlvr.rollout.hf import HFEngine
-from rlvr.rollout.make import make_engine
+from rlvr.rollout.registry import check_engine, make_engine
 
 installed = find_spec("vllm") is not None
 needs_vllm = pytest.mark.skipif(not installed, reason="vLLM is not installed here")
@@ -28,7 +27,7 @@ def test_without_vllm_the_remedy_is_named() -> None:
 
 
 def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlvr.rollout.available.find_spec", lambda name: True)
+    monkeypatch.setattr("rlvr.rollout.registry.find_spec", lambda name: True)
     with pytest.raises(UserError, match="works with one training process, not with 2"):
         check_engine("vllm", world_size=2)
 

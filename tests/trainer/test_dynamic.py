@@ -12,7 +12,7 @@ import pytest
 import torch
 from trainer_harness import FixedEngine, LetterTokenizer, loader, make_trainer
 
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.scorers.rules import RLVRRewardModel
 from rlvr.trainer.ppo import PPOTrainer
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -33,14 +33,14 @@ def make(groups: list[list[tuple[int, ...]]], refills: int = 4, **changes: Any) 
         kl_coef=0.0,
         initial_model=None,
         train_batch_size=4,
-        experience_settings=of_experience | changes.pop("experience", {}),
+        settings=of_experience | changes.pop("experience", {}),
         **changes,
     )
 
 
 def collect(trainer: PPOTrainer, per_step: int = 4) -> tuple[list[Any], dict[str, float], Any]:
     prompt_loader = loader(per_step=per_step)
-    trainer._before_fit(prompt_loader, None)
+    trainer._take_loaders(prompt_loader, None)
     trainer._make_experience()
     return trainer.buffer.items, trainer.meter.means(), prompt_loader
 
@@ -112,6 +112,7 @@ def test_a_response_without_score_gives_no_signal() -> None:
     assert means["dynamic/groups_missing"] == 4 and not any(item.mask.any() for item in items)
 
 
+@pytest.mark.processes
 def test_a24_processes_draw_together_and_end(tmp_path: Path, clean_env: dict[str, str], tiny_cache: Path) -> None:
     """Two processes whose groups differ in number: both take part in every refill, and neither waits for ever."""
     command = [

@@ -12,11 +12,11 @@ from trainer_harness import FixedEngine, LetterTokenizer, StopAfter, loader, mak
 
 from rlvr.core.advantages import estimator_names, get_estimator
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.base import Interrupted
 from rlvr.trainer.callbacks import Callback
-from rlvr.trainer.interrupt import Interrupted
 from rlvr.trainer.ppo import PPOTrainer
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -26,7 +26,7 @@ WITHOUT_CRITIC = [name for name in estimator_names() if not get_estimator(name).
 
 def settings_of(name: str, **changes: Any) -> dict[str, Any]:
     """Arguments of `make_trainer` for an estimator: four responses to each prompt."""
-    return {"num_generations": 4, "experience_settings": {"estimator": name, **changes}}
+    return {"num_generations": 4, "estimator": name, **changes}
 
 
 class Rows(Callback):
@@ -58,19 +58,19 @@ def test_estimators_without_critic_learn_and_leave_no_trace_of_one(name: str, tm
 
 def test_each_estimator_needs_what_it_says() -> None:
     with pytest.raises(UserError, match="num_generations 1 must be at least 2"):
-        make_trainer(experience_settings={"estimator": "grpo"})
+        make_trainer(settings={"estimator": "grpo"})
     with pytest.raises(UserError, match="unknown advantage estimator 'gea'.*Did you mean 'gae'"):
         make_trainer_of_unknown()
 
 
 def make_trainer_of_unknown() -> None:
-    from rlvr.trainer.arguments import choose_estimator
+    from rlvr.trainer.roles import choose_estimator
 
     choose_estimator("gea", Actor(tiny_model()), None, 1)
 
 
 def test_a_critic_that_is_missing_or_one_too_many_is_refused() -> None:
-    from rlvr.trainer.arguments import choose_estimator
+    from rlvr.trainer.roles import choose_estimator
 
     with pytest.raises(UserError, match="'gae' needs a critic.*rloo"):
         choose_estimator("gae", Actor(tiny_model()), None, 4)
@@ -93,7 +93,8 @@ def test_a13_whitening_is_on_where_the_estimator_is_meant_for_it(name: str) -> N
 
 
 def test_an_estimator_is_one_function_as_contributing_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlvr.core.advantages import grouped, registry
+    from rlvr.core import advantages as grouped
+    from rlvr.core import advantages as registry
 
     monkeypatch.setattr(registry, "_ESTIMATORS", dict(registry._ESTIMATORS))
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
@@ -204,9 +205,7 @@ def test_a21_a22_only_the_critic_learns_in_its_warm_up_and_pretraining(
 def test_values_are_pretrained_on_plain_returns() -> None:
     """With gamma 1 and no divergence, the plain return at each token is the score."""
     for monte_carlo in (True, False):
-        trainer = make_trainer(
-            engine=FixedEngine(RESPONSES), kl_coef=0.0, initial_model=None, experience_settings={"lam": 0.3}
-        )
+        trainer = make_trainer(engine=FixedEngine(RESPONSES), kl_coef=0.0, initial_model=None, settings={"lam": 0.3})
         items = trainer.maker.make_experience(prompts(8), Meter(), 0, monte_carlo=monte_carlo).experience
         for item, response in zip(items, RESPONSES, strict=True):
             text = LetterTokenizer().decode(response, True)
@@ -219,23 +218,37 @@ def test_values_are_pretrained_on_plain_returns() -> None:
 FAMILY: dict[str, dict[str, Any]] = {
     "dynamic grpo, adaptive divergence": {
         "num_generations": 4,
-        "experience_settings": {"estimator": "grpo", "dynamic_sampling": True, "max_refills": 3},
-        "settings": {"kl_in": "loss", "kl_estimator": "k3", "kl_target": 0.05, "kl_horizon": 64},
+        "estimator": "grpo",
+        "dynamic_sampling": True,
+        "max_refills": 3,
+        "kl_in": "loss",
+        "kl_estimator": "k3",
+        "kl_target": 0.05,
+        "kl_horizon": 64,
         "reward_model": RLVRRewardModel([lambda response: float("F" in response)], LetterTokenizer()),
     },
     "gspo": {
         "num_generations": 4,
-        "experience_settings": {"estimator": "grpo", "tis_cap": 2.0, "positive_threshold": 0.05},
-        "settings": {"ratio": "sequence", "loss_reduction": "sequence_mean", "positive_lm_coef": 0.1},
+        "estimator": "grpo",
+        "tis_cap": 2.0,
+        "positive_threshold": 0.05,
+        "ratio": "sequence",
+        "loss_reduction": "sequence_mean",
+        "positive_lm_coef": 0.1,
     },
     "vapo": {
-        "experience_settings": {"critic_lam": 1.0, "lam_alpha": 0.5, "positive_threshold": 0.05},
-        "settings": {"critic_warmup_steps": 9, "value_pretraining_episodes": 1, "positive_lm_coef": 0.1},
+        "critic_lam": 1.0,
+        "lam_alpha": 0.5,
+        "positive_threshold": 0.05,
+        "critic_warmup_steps": 9,
+        "value_pretraining_episodes": 1,
+        "positive_lm_coef": 0.1,
     },
     "remax, reward": {
         "num_generations": 2,
-        "experience_settings": {"estimator": "remax"},
-        "settings": {"kl_target": 0.05, "kl_horizon": 64},
+        "estimator": "remax",
+        "kl_target": 0.05,
+        "kl_horizon": 64,
     },
 }
 
@@ -288,6 +301,6 @@ def test_the_coefficient_of_the_divergence_adapts_and_stays_in_force(tmp_path: P
         trainer.fit(3, 1, 1, loader())
         got = [r["objective/kl_coef"] for r in rows.rows]
         assert got == pytest.approx([0.5, 0.5 * factor, 0.5 * factor**2])
-        assert trainer.kl_coef == trainer.settings.kl_coef == trainer.maker.settings.kl_coef
+        assert trainer.kl_coef == trainer.maker.kl_coef
         paid = [r["objective/non_score_reward"] / r["objective/kl"] for r in rows.rows]
         assert paid == pytest.approx([-c for c in got], rel=1e-5)

@@ -6,19 +6,18 @@ import pytest
 import torch
 from reference import ReferenceSample, reference_step
 from tiny_models import tiny_model
-from trainer_harness import experience
+from trainer_harness import experience, settings_of
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.optimizer import cosine_with_warmup
 from rlvr.boost.plugins import make_booster
-from rlvr.boost.schedule import cosine_with_warmup
-from rlvr.config import ParallelConfig
+from rlvr.config import Config, ParallelConfig
 from rlvr.experience.experience import Experience
-from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-from rlvr.trainer.learning import make_micro_batch, positive_size, step_size, train_actor, train_critic
-from rlvr.trainer.settings import PPOSettings
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.ppo_update import Learner, Step, train_actor, train_critic
 
 pytestmark = pytest.mark.usefixtures("process")
 CPU = torch.device("cpu")
@@ -36,11 +35,13 @@ def roles(family: str = "llama", plugin: str = "ddp", lr: float = 0.1, clip: flo
     return boosted[0], boosted[1]
 
 
-def learn(actor: Boosted, critic: Boosted, items: list[Experience], micro: int, settings: PPOSettings) -> dict:
-    meter, size = Meter(), step_size(items, CPU)
-    batches = [make_micro_batch(items[i : i + micro], CPU, settings) for i in range(0, len(items), micro)]
-    train_actor(actor, batches, size, settings, meter)
-    train_critic(critic, batches, size, settings, meter)
+def learn(actor: Boosted, critic: Boosted, items: list[Experience], micro: int, config: Config) -> dict:
+    meter = Meter()
+    learner = Learner(config, actor, critic)
+    step = Step(config, config.algo.kl_coef, meter, learner.total_size([i.mask for i in items]))
+    batches = [learner.make_micro_batch(items[i : i + micro]) for i in range(0, len(items), micro)]
+    train_actor(actor, batches, step)
+    train_critic(critic, batches, step)
     return meter.means()
 
 
@@ -48,16 +49,16 @@ def flat(role: Boosted) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in role.unwrapped.parameters()])
 
 
-SETTINGS = PPOSettings(temperature=0.9, eps_clip=0.1, eps_clip_high=0.3, dual_clip=3.0, constant_tokens=16)
+SETTINGS = {"temperature": 0.9, "eps_clip": 0.1, "eps_clip_high": 0.3, "dual_clip": 3.0, "max_new_tokens": 16}
 
 
 @pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
 def test_a01_a18_a19_losses_equal_the_oracle(reduction) -> None:
-    settings = PPOSettings(**{**vars(SETTINGS), "loss_reduction": reduction})
+    settings = settings_of(**SETTINGS, loss_reduction=reduction)
     actor, critic = roles()
     items = experience()
     batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
-    new = actor.unwrapped(batch, settings.temperature).logprobs
+    new = actor.unwrapped(batch, settings.rollout.temperature).logprobs
     values = critic.unwrapped(batch).values
     rows = [
         (
@@ -85,7 +86,7 @@ def test_a01_a18_a19_losses_equal_the_oracle(reduction) -> None:
 @pytest.mark.parametrize("plugin", ["ddp", "zero1", "zero2"])
 @pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
 def test_a20_the_step_does_not_depend_on_how_it_is_cut_into_micro_batches(plugin, reduction) -> None:
-    settings = PPOSettings(**{**vars(SETTINGS), "loss_reduction": reduction, "entropy_coef": 0.01})
+    settings = settings_of(**SETTINGS, loss_reduction=reduction, entropy_coef=0.01)
     results = []
     for micro in (8, 4, 2, 1):
         actor, critic = roles(plugin=plugin)
@@ -107,10 +108,10 @@ def test_a20_the_check_above_sees_a_mean_of_means() -> None:
 def test_a23_gradients_are_clipped_once_after_accumulation(plugin) -> None:
     free, _ = roles(plugin=plugin)
     before = flat(free)
-    learn(free, roles()[1], experience(), 2, SETTINGS)
+    learn(free, roles()[1], experience(), 2, settings_of(**SETTINGS))
     step = flat(free) - before
     clipped, _ = roles(plugin=plugin, clip=0.2)
-    metrics = learn(clipped, roles()[1], experience(), 2, SETTINGS)
+    metrics = learn(clipped, roles()[1], experience(), 2, settings_of(**SETTINGS))
     assert metrics["grad_norm/actor"] == pytest.approx(step.norm().item() / 0.1, rel=1e-4)  # the norm before clipping
     moved = flat(clipped) - before
     assert moved.norm().item() == pytest.approx(0.1 * 0.2, rel=1e-3)
@@ -121,7 +122,7 @@ def test_a25_a_batch_without_a_trained_token_changes_nothing_and_is_no_nan() -> 
     actor, critic = roles()
     before = flat(actor), flat(critic)
     items = [Experience(**{**i.tensors(), "mask": torch.zeros_like(i.mask)}) for i in experience()]
-    metrics = learn(actor, critic, items, 4, SETTINGS)
+    metrics = learn(actor, critic, items, 4, settings_of(**SETTINGS))
     assert torch.equal(flat(actor), before[0]) and torch.equal(flat(critic), before[1])
     assert all(v == v for v in metrics.values())
 
@@ -132,7 +133,7 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
         Experience(**{**i.tensors(), "advantages": torch.zeros_like(i.advantages), "ref_logprobs": i.logprobs + 1.0})
         for i in experience()
     ]
-    settings = PPOSettings(kl_in="loss", kl_coef=0.5, kl_estimator="k3")
+    settings = settings_of(kl_in="loss", kl_coef=0.5, kl_estimator="k3")
     actor, critic = roles(lr=0.5)
     first = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
     for _ in range(5):
@@ -140,8 +141,22 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     assert last < first
     still, critic = roles(lr=0.5)
     before = flat(still)
-    learn(still, critic, items, 8, PPOSettings(kl_in="reward", kl_coef=0.5))
+    learn(still, critic, items, 8, settings_of(kl_in="reward", kl_coef=0.5))
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
+
+
+@pytest.mark.parametrize(("coef", "rises"), [(0.5, True), (-0.5, False)])
+def test_the_entropy_bonus_raises_the_entropy(coef: float, rises: bool) -> None:
+    """With no advantages, only the bonus moves the policy."""
+    items = [Experience(**{**i.tensors(), "advantages": torch.zeros_like(i.advantages)}) for i in experience()]
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    actor, critic = roles(lr=0.5)
+    with torch.no_grad():
+        before = actor.unwrapped(batch).entropy[batch.response_mask].mean()
+    learn(actor, critic, items, 8, settings_of(entropy_coef=coef))
+    with torch.no_grad():
+        after = actor.unwrapped(batch).entropy[batch.response_mask].mean()
+    assert (after > before) == rises
 
 
 def positive_experience() -> list[Experience]:
@@ -152,24 +167,25 @@ def positive_experience() -> list[Experience]:
     ]
 
 
-def learn_positive(items: list[Experience], micro: int, settings: PPOSettings) -> tuple[torch.Tensor, dict]:
+def learn_positive(items: list[Experience], micro: int, config: Config) -> tuple[torch.Tensor, dict]:
     actor, _ = roles()
-    meter = Meter()
-    batches = [make_micro_batch(items[i : i + micro], CPU, settings) for i in range(0, len(items), micro)]
-    train_actor(actor, batches, step_size(items, CPU), settings, meter, positives=positive_size(items, CPU))
+    meter, learner = Meter(), Learner(config, actor, None)
+    size = learner.total_size([i.mask for i in items])
+    step = Step(config, 0.0, meter, size, positives=learner.total_size([i.mask & i.positive for i in items]))
+    train_actor(actor, [learner.make_micro_batch(items[i : i + micro]) for i in range(0, len(items), micro)], step)
     return flat(actor), meter.means()
 
 
 def test_a20_right_responses_are_imitated_by_the_mean_over_their_tokens() -> None:
     """The gradient of coef x mean negative log-likelihood of the right, trained responses' tokens, however it is cut."""
     coef, items = 0.3, positive_experience()
-    with_lm = PPOSettings(**{**vars(SETTINGS), "positive_lm_coef": coef})
-    plain, _ = learn_positive(items, 8, SETTINGS)
+    with_lm = settings_of(**SETTINGS, positive_lm_coef=coef)
+    plain, _ = learn_positive(items, 8, settings_of(**SETTINGS))
     got, metrics = learn_positive(items, 8, with_lm)
     right = [items[0], items[3]]  # items[6] is right too, and not trained on
     actor, _ = roles()
     batch = collect_batch(right)
-    logprobs = actor.unwrapped(batch, with_lm.temperature).logprobs
+    logprobs = actor.unwrapped(batch, with_lm.rollout.temperature).logprobs
     nll = -logprobs[batch.response_mask].sum() / sum(len(i.response_ids) for i in right)
     gradients = torch.autograd.grad(nll, list(actor.unwrapped.parameters()))
     want = -0.1 * coef * torch.cat([g.flatten() for g in gradients])
@@ -185,7 +201,7 @@ def collect_batch(items: list[Experience]):
 
 def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
     items = experience()
-    settings = PPOSettings(entropy_coef=0.01)
+    settings = settings_of(entropy_coef=0.01)
     moves = []
     for weight in (None, 1.0, 0.5):
         weighted = [
@@ -207,7 +223,7 @@ def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> 
 
 @pytest.mark.parametrize("micro", [4, 1])
 def test_a20_the_sequence_ratio_does_not_depend_on_the_micro_batches(micro) -> None:
-    settings = PPOSettings(ratio="sequence", eps_clip=0.05, loss_reduction="sequence_mean")
+    settings = settings_of(ratio="sequence", eps_clip=0.05, loss_reduction="sequence_mean")
     results = []
     for size in (8, micro):
         actor, critic = roles()
@@ -220,7 +236,7 @@ def test_a20_the_sequence_ratio_does_not_depend_on_the_micro_batches(micro) -> N
 def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
     from rlvr.core.losses import StepSize
 
-    items, settings = experience(), PPOSettings(ptx_coef=0.5)
+    items, settings = experience(), settings_of(ptx_coef=0.5)
     rows = collate([torch.tensor([3, 4])], [torch.tensor([5, 6, 7])])
     size = StepSize(tokens=3.0, sequences=1.0)
     moves = []
@@ -228,10 +244,9 @@ def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
         actor, _ = roles()
         before = flat(actor)
         used = items if policy else [Experience(**{**i.tensors(), "mask": torch.zeros_like(i.mask)}) for i in items]
-        batches = [make_micro_batch(used, CPU, settings)]
-        train_actor(
-            actor, batches, step_size(used, CPU), settings, Meter(), [rows] if ptx else (), size if ptx else None
-        )
+        learner = Learner(settings, actor, None)
+        step = Step(settings, 0.0, Meter(), learner.total_size([i.mask for i in used]), ptx_size=size)
+        train_actor(actor, [learner.make_micro_batch(used)], step, [rows] if ptx else ())
         moves.append(flat(actor) - before)
     torch.testing.assert_close(moves[0] + moves[1], moves[2], atol=1e-6, rtol=1e-4)
     assert moves[1].norm() > 0

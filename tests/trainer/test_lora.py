@@ -11,16 +11,16 @@ from tiny_models import tiny_model
 from trainer_harness import StopAfter, loader, make_trainer, prompts, weights
 from transformers import AutoModelForCausalLM
 
-from rlvr import checkpoint
+from rlvr.checkpoint import storage as checkpoint
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
-from rlvr.models.adapter_files import WEIGHTS
 from rlvr.models.batch import collate
-from rlvr.models.frozen import AdapterOff, Frozen
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora import WEIGHTS
+from rlvr.models.lora_config import LoraSettings
+from rlvr.models.reference import AdapterOff, Frozen
 from rlvr.rollout.engine import Sampling
-from rlvr.rollout.make import make_engine
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.rollout.registry import make_engine
+from rlvr.trainer.base import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 SETTINGS = LoraSettings(r=4, lora_alpha=16, target_modules="all-linear")
@@ -167,14 +167,14 @@ def test_vllm_gets_merged_weights() -> None:
 
 def test_a_model_that_peft_wrapped_is_taken() -> None:
     wrapped = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
-    from rlvr.trainer.arguments import as_actor
+    from rlvr.trainer.roles import as_actor
 
     actor = as_actor(wrapped)
     assert actor.has_adapter and actor._plain_head and actor.model is wrapped.get_base_model()
 
 
 def test_peft_models_without_lora_are_refused() -> None:
-    from rlvr.trainer.arguments import as_actor
+    from rlvr.trainer.roles import as_actor
 
     other = peft.get_peft_model(tiny_model(), peft.IA3Config(target_modules=["k_proj"], feedforward_modules=[]))
     with pytest.raises(UserError, match="IA3 adapters named default"):

@@ -11,16 +11,15 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from rlvr.build import make_models
-from rlvr.checks.settings import check_config, plan_batches
-from rlvr.cli import main
+from rlvr.cli.main import main
 from rlvr.config import from_dict
 from rlvr.models.actor import Actor
-from rlvr.models.adapter_files import WEIGHTS, save_adapter
 from rlvr.models.batch import collate
 from rlvr.models.loading import load_causal_lm
-from rlvr.models.lora import adapter_off, apply_lora
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora import WEIGHTS, adapter_off, apply_lora, save_adapter
+from rlvr.models.lora_config import LoraSettings
+from rlvr.run.parts import make_models
+from rlvr.validate.ppo import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
 ROOT = Path(__file__).parents[2]
@@ -99,6 +98,7 @@ def test_the_whole_command_and_its_resumption(tmp_path, lora_file, capsys) -> No
         assert before and all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.processes
 def test_two_processes_give_the_losses_of_one(tmp_path, lora_file, clean_env) -> None:
     rows = [
         {"question": f"{a}+{a}", "answer": str(2 * a), "response": f"<answer>{2 * a + a % 2}</answer>"}

@@ -10,16 +10,16 @@ from supervised_harness import StopAfter, make, reward_model, weights
 from tiny_models import tiny_model
 from transformers import AutoModelForCausalLM
 
-from rlvr import checkpoint
+from rlvr.checkpoint import storage as checkpoint
 from rlvr.config import RewardTrainingConfig, SFTConfig, build
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
-from rlvr.models.adapter_files import WEIGHTS
 from rlvr.models.batch import collate
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora import WEIGHTS
+from rlvr.models.lora_config import LoraSettings
 from rlvr.models.reward_model import RewardModel
-from rlvr.pipeline import train_reward_model, train_sft
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.run.supervised import train_reward_model, train_sft
+from rlvr.trainer.base import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 SETTINGS = LoraSettings(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj", "down_proj"])

@@ -5,7 +5,7 @@ import torch
 from tiny_models import tiny_model
 from trainer_harness import FixedEngine, loader, make_trainer, weights
 
-from rlvr.trainer.learning import train_actor
+from rlvr.trainer.ppo_update import train_actor
 
 pytestmark = pytest.mark.usefixtures("process")
 
@@ -50,6 +50,6 @@ def test_no_pass_holds_more_tokens_than_the_budget(family, monkeypatch) -> None:
         make_trainer(family=family, engine=FixedEngine(RESPONSES), settings=settings).fit(1, 1, 1, loader())
         return list(sizes)
 
-    monkeypatch.setattr("rlvr.trainer.ppo.train_actor", watched)
+    monkeypatch.setattr("rlvr.trainer.ppo_update.train_actor", watched)
     assert max(passes(micro_batch_tokens=40)) <= 40
     assert len(passes()) == 2 and max(passes()) > 40

@@ -7,8 +7,8 @@ from tiny_models import tiny_model
 from trainer_harness import FixedEngine, loader, make_trainer, prompts, weights
 
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
-from rlvr.trainer.memory import EmptyDeviceCache
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.callbacks import EmptyDeviceCache
 
 pytestmark = pytest.mark.usefixtures("process")
 RESPONSES = [(7, 8, 1), (10, 11, 12, 13, 14, 15), (5, 1), (6, 5, 6, 5, 1), (1,), (9, 9, 9, 9)]
@@ -19,7 +19,7 @@ def collect(**experience_settings):
         kl_coef=0.2,
         engine=FixedEngine(RESPONSES),
         initial_model=tiny_model(seed=5),
-        experience_settings={"lam": 1.0, **experience_settings},
+        settings={"lam": 1.0, **experience_settings},
     )
     return trainer.maker.make_experience(prompts(6), Meter(), 0).experience
 
@@ -75,7 +75,7 @@ def test_the_cache_is_emptied_after_collecting_and_after_learning(monkeypatch) -
 def test_another_reference_must_know_the_actors_tokens() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from rlvr.build import check_same_vocabulary
+    from rlvr.run.parts import check_same_vocabulary
 
     small = LlamaForCausalLM(LlamaConfig(vocab_size=20, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1))  # fmt: skip
     check_same_vocabulary(tiny_model(), small)

@@ -11,9 +11,9 @@ from trainer_harness import FixedEngine, LetterTokenizer, loader, make_trainer, 
 
 from rewards import reward_fn  # noqa: F401  the registry must be importable beside torch
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
 from rlvr.models.actor import Actor
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.meter import Meter
 from rlvr.trainer.callbacks import Callback
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -34,8 +34,7 @@ def test_a02_a09_a10_a11_a12_a15_experience_equals_the_oracle(truncated, kl) -> 
         engine=FixedEngine(RESPONSES),
         initial_model=tiny_model(seed=5),
         temperature=0.8,
-        settings={"kl_estimator": kind},
-        experience_settings={"truncated": truncated, "gamma": 0.97, "lam": 0.9},
+        settings={"kl_estimator": kind, "truncated": truncated, "gamma": 0.97, "lam": 0.9},
     )
     got = collect(trainer)
     reference = Actor(tiny_model(seed=5))
@@ -165,7 +164,7 @@ def test_a26_a_sample_that_no_function_applies_to_is_not_trained_on() -> None:
 
 def test_a28_responses_to_one_prompt_stay_together() -> None:
     trainer = make_trainer(num_generations=4, train_batch_size=8)
-    trainer._before_fit(loader(per_step=8), None)
+    trainer._take_loaders(loader(per_step=8), None)
     trainer._make_experience()
     starts = [tuple(i.prompt_ids.tolist()) for i in trainer.buffer.items]
     assert len(starts) == 32
@@ -258,7 +257,7 @@ def test_a27_a_penalty_for_truncation_never_makes_truncation_pay() -> None:
         row = []
         for response in ((5, 5, 5, 1), (5, 5, 5)):
             trainer = make_trainer(
-                engine=FixedEngine([response]), experience_settings={"missing_eos_penalty": penalty}, kl_coef=0.0
+                engine=FixedEngine([response]), settings={"missing_eos_penalty": penalty}, kl_coef=0.0
             )
             meter = Meter()
             trainer.maker.make_experience(prompts(1), meter, 0)

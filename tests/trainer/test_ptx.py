@@ -8,13 +8,13 @@ import torch
 from tiny_models import VOCAB, tiny_model
 from trainer_harness import loader, make_trainer, weights
 
-from rlvr.checkpoint import list_checkpoints
+from rlvr.checkpoint.storage import list_checkpoints
 from rlvr.core.losses import StepSize
 from rlvr.data.sampling import Loader, PromptSampler
 from rlvr.data.supervised import Example
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
-from rlvr.trainer.learning import ptx_loss
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.ppo_update import Step, ptx_loss
 
 pytestmark = pytest.mark.usefixtures("process")
 
@@ -47,13 +47,13 @@ def plain_loss(model: torch.nn.Module, rows: list[Example]) -> torch.Tensor:
 def test_the_loss_and_its_gradient_are_those_of_transformers() -> None:
     rows = examples(5)
     trainer = make_trainer(ptx_coef=0.7)
-    trainer._ptx = iter([rows])
-    [batch], size = trainer._ptx_batch()
+    [batch], size = trainer.learner._ptx(rows)
     assert isinstance(size, StepSize)
+    step = Step(trainer.config, 0.0, Meter(), size, ptx_size=size)
     model = tiny_model()
     want = 0.7 * plain_loss(model, rows)
     want.backward()
-    got = ptx_loss(batch, size, trainer.settings, Meter(), trainer.actor.forward(batch))
+    got = ptx_loss(batch, step, trainer.actor.forward(batch))
     got.backward()
     assert got.item() == pytest.approx(want.item(), abs=1e-5)
     for own, plain in zip(trainer.actor.unwrapped.model.parameters(), model.parameters(), strict=True):

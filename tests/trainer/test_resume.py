@@ -12,11 +12,12 @@ import torch
 from tiny_models import tiny_model
 from trainer_harness import LetterTokenizer, StopAfter, loader, make_trainer, share_of_f, weights
 
-from rlvr import checkpoint, checkpoint_check
+from rlvr.checkpoint import storage as checkpoint
+from rlvr.checkpoint import storage as checkpoint_check
 from rlvr.errors import UserError
-from rlvr.rewarding import RLVRRewardModel
-from rlvr.tracking import JsonlSink, Tracker
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.tracker import JsonlSink, Tracker
+from rlvr.trainer.base import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 PLAN = (4, 2, 2)  # episodes, collect steps, passes: 4 optimizer steps of 16 in each pass
@@ -48,14 +49,24 @@ def test_a30_a_stopped_run_goes_on_as_if_nothing_had_happened(stop, whole, tmp_p
     assert rows(tmp_path) == whole[1]
 
 
+def test_a30_random_numbers_go_on_where_they_were(tmp_path) -> None:
+    """Responses have seeds of their own; a user's callback, and dropout, draw from the process's state."""
+    torch.manual_seed(7)
+    make_trainer(tmp_path, save_interval=1).fit(1, 1, 1, loader())
+    (saved,) = checkpoint.list_checkpoints(tmp_path)
+    want = torch.rand(5)
+    again = make_trainer(tmp_path)
+    torch.manual_seed(8)
+    again.load_checkpoint(saved)
+    assert torch.equal(torch.rand(5), want)
+
+
 @pytest.mark.parametrize("stop", [0, 1, 2, 4])
 def test_a30_a_run_stopped_in_an_evaluation_does_it_again(stop, whole, tmp_path) -> None:
     """After any episode, the last one included, and before the first."""
 
     def evaluating(folder: Path, stop: int | None):
-        trainer = make_trainer(
-            folder, online={"eval_interval": 1, "tracker": Tracker([JsonlSink(folder / "metrics.jsonl")])}
-        )
+        trainer = make_trainer(folder, eval_interval=1, tracker=Tracker([JsonlSink(folder / "metrics.jsonl")]))
 
         def evaluator():
             if trainer.progress.episode == stop:

@@ -12,11 +12,11 @@ from trainer_harness import LetterTokenizer, loader, make_trainer
 
 from rewards import RewardFunction, Sample
 from rewards.pool import RewardPool
-from rlvr.diagnosis import diagnose
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
-from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout.engine import Engine, Rollout
+from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.diagnosis import diagnose
+from rlvr.tracking.meter import Meter
 from rlvr.trainer.callbacks import Callback
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -42,7 +42,7 @@ def test_a_function_that_hangs_costs_the_sample_and_is_named(tmp_path: Path) -> 
         def on_warning(self, trainer: Any, message: str) -> None:
             warnings.append(message)
 
-    from rlvr.trainer.watch import Watch
+    from rlvr.trainer.callbacks import Watch
 
     trainer = make_trainer(tmp_path, reward_model=model, callbacks=[Watch(), Listen()], max_new_tokens=10)
     trainer.fit(1, 1, 1, loader())

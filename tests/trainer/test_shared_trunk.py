@@ -6,27 +6,26 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_models import FAMILIES, tiny_model
-from trainer_harness import CPU, StopAfter, experience, loader, make_trainer, weights
+from trainer_harness import CPU, StopAfter, experience, loader, make_trainer, settings_of, weights
 from transformers import AutoModelForCausalLM
 
-from rlvr import checkpoint
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.plugins import make_booster
-from rlvr.build import make_models
-from rlvr.checks.settings import check_config, plan_batches
-from rlvr.cli import main
+from rlvr.checkpoint import storage as checkpoint
+from rlvr.cli.main import main
 from rlvr.config import ParallelConfig, from_dict
 from rlvr.core.losses import StepSize
 from rlvr.errors import UserError
-from rlvr.metrics import Meter
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-from rlvr.models.lora_settings import LoraSettings
+from rlvr.models.lora_config import LoraSettings
 from rlvr.models.value_head import HEAD_FILE
-from rlvr.trainer.interrupt import Interrupted
-from rlvr.trainer.learning import make_micro_batch, step_size, train_actor
-from rlvr.trainer.settings import PPOSettings
+from rlvr.run.parts import make_models
+from rlvr.tracking.meter import Meter
+from rlvr.trainer.base import Interrupted
+from rlvr.trainer.ppo_update import Learner, Step, train_actor
+from rlvr.validate.ppo import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process")
 BATCH = collate([torch.tensor([5, 6, 7]), torch.tensor([8])], [torch.tensor([9, 10]), torch.tensor([11, 12, 1])])
@@ -105,20 +104,14 @@ def oracle_gradient(items, vf_coef: float, ptx: list[torch.Tensor]) -> dict[str,
 @pytest.mark.parametrize(("micro", "with_ptx"), [(8, False), (2, False), (8, True)])
 def test_one_backward_pass_gives_the_gradient_of_both_losses(plugin, micro, with_ptx) -> None:
     items, ptx = experience(), [torch.tensor([3, 4, 5, 6])] if with_ptx else []
-    settings = PPOSettings(vf_coef=0.3, ptx_coef=0.5 if ptx else 0.0)
+    config = settings_of(vf_coef=0.3, ptx_coef=0.5 if ptx else 0.0)
     actor, meter = boosted(plugin), Meter()
     before = {name: p.detach().clone() for name, p in actor.unwrapped.named_parameters()}
-    batches = [make_micro_batch(items[i : i + micro], CPU, settings) for i in range(0, len(items), micro)]
+    learner = Learner(config, actor, None)
+    batches = [learner.make_micro_batch(items[i : i + micro]) for i in range(0, len(items), micro)]
     more = [collate([ids[:1]], [ids[1:]]) for ids in ptx]
-    train_actor(
-        actor,
-        batches,
-        step_size(items, CPU),
-        settings,
-        meter,
-        more,
-        StepSize(tokens=3.0, sequences=1.0) if ptx else None,
-    )
+    size = learner.total_size([i.mask for i in items])
+    train_actor(actor, batches, Step(config, 0.0, meter, size, ptx_size=StepSize(tokens=3.0, sequences=1.0)), more)
     want = oracle_gradient(items, 0.3, ptx)
     for name, p in actor.unwrapped.named_parameters():
         torch.testing.assert_close(before[name] - p.detach(), want[name], atol=2e-6, rtol=1e-4)
@@ -181,9 +174,9 @@ def test_a_run_goes_on_with_the_head_of_an_earlier_one(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"experience_settings": {"estimator": "grpo"}, "num_generations": 2}, "'grpo' reads no values.*Actor instead"),
+        ({"settings": {"estimator": "grpo"}, "num_generations": 2}, "'grpo' reads no values.*Actor instead"),
         ({"settings": {"critic_warmup_steps": 2}}, "no critic of its own"),
-        ({"experience_settings": {"old_logprobs": "sampled"}}, "makes anyway.*'recompute'"),
+        ({"settings": {"old_logprobs": "sampled"}}, "makes anyway.*'recompute'"),
     ],
 )
 def test_arguments_that_do_not_go_together(changes, said) -> None:

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from supervised_harness import STEPS, StopAfter, StopInEvaluation, examples, make, pairs, reward_model, weights
 from tiny_models import tiny_model
 
-from rlvr import checkpoint
-from rlvr.boost.schedule import cosine_with_warmup
+from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.checkpoint import storage as checkpoint
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
-from rlvr.trainer.interrupt import Interrupted
+from rlvr.trainer.base import Interrupted
 
 pytestmark = pytest.mark.usefixtures("process")
 BOTH = pytest.mark.parametrize("kind", ["sft", "rm"])
@@ -70,7 +70,7 @@ def close(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def test_sft_equals_a_plain_loop() -> None:
-    trainer = make("sft", total_steps=3)
+    trainer = make("sft", max_steps=3)
     start = weights(trainer)
     trainer.fit()
     expected = plain_sft(3, 8)
@@ -78,7 +78,7 @@ def test_sft_equals_a_plain_loop() -> None:
 
 
 def test_reward_model_training_equals_a_plain_loop() -> None:
-    trainer = make("rm", total_steps=3, center_rewards_coefficient=0.1)
+    trainer = make("rm", max_steps=3, center_rewards_coefficient=0.1)
     trainer.fit()
     assert close(weights(trainer), plain_rm(3, 8, 0.1)) and not close(weights(trainer), plain_rm(3, 8, 0.0))
 
@@ -98,7 +98,7 @@ def test_reward_model_training_equals_a_plain_loop() -> None:
     ],
 )
 def test_a20_how_a_step_is_computed_changes_nothing(kind: str, changes: dict) -> None:
-    usual, other = make(kind, total_steps=3), make(kind, total_steps=3, **changes)
+    usual, other = make(kind, max_steps=3), make(kind, max_steps=3, **changes)
     usual.fit()
     other.fit()
     assert close(weights(usual), weights(other))
@@ -122,7 +122,7 @@ def test_packing_is_refused_where_examples_would_see_each_other() -> None:
 def test_learning_shows_in_what_is_logged(kind: str, tmp_path: Path) -> None:
     held_out = examples(12, seed=1) if kind == "sft" else pairs(12, seed=1)
     items = examples(4) if kind == "sft" else None
-    trainer = make(kind, tmp_path, total_steps=30, eval_interval=10, held_out=held_out, items=items)
+    trainer = make(kind, tmp_path, max_steps=30, eval_interval=10, held_out=held_out, items=items)
     trainer.fit()
     logged = rows(tmp_path)
     assert [row["step"] for row in logged] == [0, *range(2, 31, 2)]
@@ -258,7 +258,7 @@ def test_the_reward_model_loads_in_transformers_with_equal_scores(family: str, t
 
 
 def test_without_held_out_pairs_the_scores_are_measured_on_those_of_training(tmp_path: Path) -> None:
-    trainer = make("rm", tmp_path, total_steps=1)
+    trainer = make("rm", tmp_path, max_steps=1)
     trainer.fit()
     with torch.no_grad():
         scores = torch.cat(trainer._score(trainer.items))
@@ -269,7 +269,7 @@ def test_centering_keeps_scores_around_zero() -> None:
     """The Bradley-Terry loss does not see a common offset; the centering does, and takes it away."""
     sums = []
     for coefficient in (0.0, 0.1):
-        trainer = make("rm", total_steps=25, center_rewards_coefficient=coefficient)
+        trainer = make("rm", max_steps=25, center_rewards_coefficient=coefficient)
         with torch.no_grad():
             trainer.role.unwrapped.head.weight.mul_(40)
         trainer.fit()

@@ -22,8 +22,8 @@ from rlvr.models import attention
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-from rlvr.rewarding import RLVRRewardModel
 from rlvr.rollout import decode
+from rlvr.scorers.rules import RLVRRewardModel
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import PPOTrainer
 
@@ -51,8 +51,9 @@ def make_trainer(family: str) -> PPOTrainer:
         *booster, actor, critic, RLVRRewardModel([count_of_letters], LetterTokenizer()), reference,
         *optimizers, None, None, LetterTokenizer(),  # type: ignore[arg-type]
         kl_coef=KL_COEF, train_batch_size=3, accumulation_steps=4, max_new_tokens=9, temperature=TEMPERATURE,
-        stop_ids=tuple(range(8)), num_generations=GROUP, grad_clip=0.0, settings={"entropy_coef": 0.01, "micro_batch_tokens": 40},
-        experience_settings={"score_batch_size": 5, "lam": LAM},
+        stop_ids=tuple(range(8)), settings={
+            "entropy_coef": 0.01, "micro_batch_tokens": 40, "generation_batch_size": 5, "lam": LAM, "num_generations": GROUP, "grad_clip": 0.0,
+        },
     )  # fmt: skip
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rewards import functions
-from rlvr.cli import run
+from rlvr.cli.audit import audit_command
+from rlvr.cli.main import run
+from rlvr.cli.rewards import rewards_command
+from rlvr.cli.score import score_command
 from rlvr.config import parse
-from rlvr.tools.audit import audit_command
-from rlvr.tools.list_rewards import rewards_command
-from rlvr.tools.score import score_command
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = "\n".join((DOCS / name).read_text() for name in ("rewards.md", "audit.md"))

@@ -9,7 +9,7 @@ from rewards import Sample, Tags, UserError, load_plugins, resolve
 from rewards.call import score
 from rewards.export import export
 from rlvr.models.tiny import build_tiny_tokenizer
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.scorers.rules import RLVRRewardModel
 
 CODE = """
 from rewards import reward_fn

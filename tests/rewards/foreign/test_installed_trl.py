@@ -12,7 +12,7 @@ from rewards.call import score
 from rewards.export import export
 from rewards.foreign import adapt
 from rlvr.models.tiny import ASSISTANT, END, build_tiny_model, build_tiny_tokenizer
-from rlvr.rewarding import RLVRRewardModel
+from rlvr.scorers.rules import RLVRRewardModel
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 trl_rewards = pytest.importorskip("trl.rewards")

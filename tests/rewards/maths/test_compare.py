@@ -1,4 +1,4 @@
-r"""What an answer may leave out or write otherwise, and what it may not: each pair is one idea.
+r"""Parts of an answer that may be left out or written otherwise, and those that may not: each pair is one idea.
 
 `equivalent` is asked, from text to verdict; `BOTH_WAYS` pairs hold with answer and gold exchanged.
 """

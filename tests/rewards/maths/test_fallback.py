@@ -9,22 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from rewards.maths import equivalent, fallback
-from rewards.maths.fallback import client, worker
+from rewards.maths import equivalent, fallback, fallback_process
 
 ROOT = Path(__file__).parents[3]
 SUM = r"\sum_{k=1}^{n} k"
 
 
 @pytest.fixture
-def running(monkeypatch: pytest.MonkeyPatch) -> client._Process:
+def running(monkeypatch: pytest.MonkeyPatch) -> fallback._Process:
     """The process, started and ready, with nothing remembered."""
-    monkeypatch.setattr(client, "_verdicts", type(client._verdicts)())
-    monkeypatch.setattr(client, "_hung", type(client._hung)())
-    monkeypatch.setattr(client, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(fallback, "_verdicts", type(fallback._verdicts)())
+    monkeypatch.setattr(fallback, "_hung", type(fallback._hung)())
+    monkeypatch.setattr(fallback, "PATIENCE_S", 60.0)
     fallback.warm()
-    assert client._running is not None and client._running.wait_until_ready(60)
-    return client._running
+    assert fallback._running is not None and fallback._running.wait_until_ready(60)
+    return fallback._running
 
 
 @pytest.mark.parametrize(
@@ -53,25 +52,25 @@ def test_a_process_that_died_is_replaced(running) -> None:
     running.process.kill()
     running.process.wait()
     fallback.verify("1", SUM)
-    assert client._running is not running
+    assert fallback._running is not running
     assert fallback.verify(SUM, SUM) is True
 
 
 def test_a_hang_is_killed_and_a_gold_that_hangs_by_itself_is_not_asked_about_again(running, monkeypatch) -> None:
-    monkeypatch.setattr(client._Process, "ask", lambda *_: None)
-    for number in range(client.MAX_HUNG + 1):  # the last time, it is the gold against itself
+    monkeypatch.setattr(fallback._Process, "ask", lambda *_: None)
+    for number in range(fallback.MAX_HUNG + 1):  # the last time, it is the gold against itself
         assert fallback.verify(str(number), r"\sum hang") is None
-        assert client._running is not None and client._running is not running
+        assert fallback._running is not None and fallback._running is not running
     assert running.process.poll() is not None
-    monkeypatch.setattr(client._Process, "ask", lambda *_: pytest.fail("asked again"))
+    monkeypatch.setattr(fallback._Process, "ask", lambda *_: pytest.fail("asked again"))
     assert fallback.verify("2", r"\sum hang") is None
 
 
 def test_answers_that_hang_take_no_gold_away(running, monkeypatch) -> None:
-    asked = client._Process.ask
+    asked = fallback._Process.ask
     hang = {"answer": r"\int hang", "gold": SUM}
-    monkeypatch.setattr(client._Process, "ask", lambda self, q, s: None if q == hang else asked(self, q, s))
-    for _ in range(client.MAX_HUNG + 1):
+    monkeypatch.setattr(fallback._Process, "ask", lambda self, q, s: None if q == hang else asked(self, q, s))
+    for _ in range(fallback.MAX_HUNG + 1):
         assert fallback.verify(hang["answer"], SUM) is None
     assert fallback.verify(SUM, SUM) is True
 
@@ -79,18 +78,18 @@ def test_answers_that_hang_take_no_gold_away(running, monkeypatch) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX timers")
 def test_computing_time_ends_a_question() -> None:
     """The kernel does it: no Python code of the process has to run."""
-    code = "from rewards.maths.fallback.worker import _end_after; _end_after(0.2)\nwhile True: pass"
+    code = "from rewards.maths.fallback_process import _end_after; _end_after(0.2)\nwhile True: pass"
     start = time.monotonic()
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
     assert process.returncode < 0 and time.monotonic() - start < 30
 
 
 def test_memory_is_limited() -> None:
-    code = "from rewards.maths.fallback.worker import _limit_memory; _limit_memory(); bytearray(3 << 30)"
+    code = "from rewards.maths.fallback_process import _limit_memory; _limit_memory(); bytearray(3 << 30)"
     process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
     )
-    assert "MemoryError" in process.stderr and worker.MEMORY_BYTES < 3 << 30
+    assert "MemoryError" in process.stderr and fallback_process.MEMORY_BYTES < 3 << 30
 
 
 def test_threads_may_ask_at_once(running) -> None:
@@ -118,7 +117,7 @@ def test_no_text_is_run(running, tmp_path) -> None:
 
 def test_plain_expressions_are_refused_in_the_process() -> None:
     code = (
-        "from rewards.maths.fallback.worker import _checker\n_checker()\nimport math_verify.parser\n"
+        "from rewards.maths.fallback_process import _checker\n_checker()\nimport math_verify.parser\n"
         "try:\n    math_verify.parser.parse_expr('1+1')\nexcept ValueError as error:\n    print(error)"
     )
     process = subprocess.run(
@@ -129,5 +128,5 @@ def test_plain_expressions_are_refused_in_the_process() -> None:
 
 def test_a_verdict_is_remembered(running, monkeypatch) -> None:
     assert fallback.verify(SUM, SUM) is True
-    monkeypatch.setattr(client, "_ask", lambda *_: pytest.fail("asked again"))
+    monkeypatch.setattr(fallback, "_ask", lambda *_: pytest.fail("asked again"))
     assert fallback.verify(SUM, SUM) is True

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rewards.maths.errors import UnreadableError
-from rewards.maths.lexer import MAX_CHARACTERS, MAX_DIGITS, MAX_TOKENS, tokens
-from rewards.maths.names import resolve_letters
+from rewards.maths.lexer import MAX_CHARACTERS, MAX_DIGITS, MAX_TOKENS, resolve_letters, tokens
+from rewards.maths.limits import UnreadableError
 
 
 def texts(text: str) -> list[str]:

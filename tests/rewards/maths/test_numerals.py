@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from rewards.maths.errors import UnreadableError
 from rewards.maths.evaluate import exact
-from rewards.maths.exact import parse_number
+from rewards.maths.limits import UnreadableError
+from rewards.maths.literals import parse_number
 from rewards.maths.parser import parse
-from rewards.maths.syntax import Based, Group, Measured, Number, Op
+from rewards.maths.syntax import BasedNumber, Group, Number, Op, Quantity
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_within_brackets_a_comma_separates() -> None:
 
 @pytest.mark.parametrize("text", ["11_2", "11_{2}", "(11)_2", r"11_{\text{two}}"])
 def test_a_numeral_in_a_base(text) -> None:
-    assert parse(text) == Based("11", 2)
+    assert parse(text) == BasedNumber("11", 2)
 
 
 @pytest.mark.parametrize("text", ["11_1", "11_x", "11_{37}"])
@@ -82,7 +82,7 @@ def test_minutes_and_seconds_of_arc() -> None:
 
 
 def test_temperatures_are_units() -> None:
-    assert parse("25°C") == parse(r"25^\circ\text{C}") == Measured(Number(Fraction(25)), "celsius")
+    assert parse("25°C") == parse(r"25^\circ\text{C}") == Quantity(Number(Fraction(25)), "celsius")
 
 
 def test_places_count_the_digits_behind_the_point() -> None:

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from rewards.maths.errors import UnreadableError
+from rewards.maths.limits import UnreadableError
 from rewards.maths.parser import parse
-from rewards.maths.syntax import Group, Matrix, Measured, Node, Number, Op, Relation, SetOp, Such, Symbol, Words
+from rewards.maths.syntax import Group, Matrix, Node, Number, Op, Quantity, Relation, SetBuilder, SetOp, Symbol, Words
 
 
 def n(value: int) -> Number:
@@ -56,15 +56,15 @@ def test_a_prime_is_part_of_a_name() -> None:
         (r"\emptyset", Group("{}", ())),
         (r"A \cup B", SetOp("union", Symbol("A"), Symbol("B"))),
         (r"\mathbb{R} - \{0\}", SetOp("minus", Symbol("R"), Group("{}", (n(0),)))),
-        (r"\{x \mid x > 1\}", Such(x, Relation((x, n(1)), (">",)))),
-        (r"\{x \in \mathbb{R} : x > 1\}", Such(Relation((x, Symbol("R")), ("in",)), Relation((x, n(1)), (">",)))),
+        (r"\{x \mid x > 1\}", SetBuilder(x, Relation((x, n(1)), (">",)))),
+        (r"\{x \in \mathbb{R} : x > 1\}", SetBuilder(Relation((x, Symbol("R")), ("in",)), Relation((x, n(1)), (">",)))),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", Matrix(((n(1),), (n(2),)))),
-        ("5 cm", Measured(n(5), "centimeter")),
-        (r"5\text{ cm}^2", Measured(n(5), "square centimeter")),
-        (r"5\text{ m/s}^2", Measured(n(5), "meter per square second")),
-        ("60 km/h", Measured(n(60), "kilometer per hour")),
-        ("60 mph", Measured(n(60), "mile per hour")),
-        ("5 apples", Measured(n(5), "~apples")),
+        ("5 cm", Quantity(n(5), "centimeter")),
+        (r"5\text{ cm}^2", Quantity(n(5), "square centimeter")),
+        (r"5\text{ m/s}^2", Quantity(n(5), "meter per square second")),
+        ("60 km/h", Quantity(n(60), "kilometer per hour")),
+        ("60 mph", Quantity(n(60), "mile per hour")),
+        ("5 apples", Quantity(n(5), "~apples")),
         (r"\text{Monday}", Words("monday")),
         ("no solution", Group("{}", ())),
         ("all real numbers", Symbol("R")),

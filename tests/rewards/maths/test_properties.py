@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rewards.maths import equivalent
-from rewards.maths.numeric import Evaluator
+from rewards.maths.evaluate import Evaluator
 from rewards.maths.parser import parse
 from rewards.maths.syntax import Node, Op, Symbol
 from tests.rewards.maths.trees import POINTS, ascii_text, latex, number, rational_trees, tame, trees, value
@@ -59,7 +59,7 @@ CONTEXTS = (
     lambda hole, other: function("sin", add(hole, other)),
     lambda hole, other: root(mul(hole, hole)),
 )
-"""What a rewritten part may stand in. The last has one value for both signs: a change of sign is none there."""
+"""Contexts for a rewritten part. The last has one value for both signs: a change of sign changes nothing there."""
 
 
 @examples(300)
@@ -136,7 +136,7 @@ def test_a_change_of_value_is_another_answer(name, a, b, c, context, write) -> N
 
 
 def _far(a: Node, b: Node) -> bool:
-    """Whether two expressions differ plainly somewhere, by Python's own arithmetic."""
+    """True where two expressions differ plainly at some point, by Python's own arithmetic."""
     pairs = [(value(a, point), value(b, point)) for point in POINTS]
     return any(abs(x - y) > 1e-3 * max(abs(x), abs(y)) for x, y in pairs)
 

@@ -7,8 +7,8 @@ import pytest
 
 from rewards.maths import equivalent, fallback
 from rewards.maths.equivalence import tree
+from rewards.maths.normalise import normalise
 from rewards.maths.simplify import simplify
-from rewards.maths.text import tidy
 
 PIECES = r"""
 0 1 2 10 1,
@@ -46,7 +46,7 @@ def test_no_text_raises_or_takes_long(seed) -> None:
 def test_what_reads_and_does_not_contradict_itself_is_itself() -> None:
     generator = random.Random(9)
     for _ in range(3000):
-        text = tidy(generator.choice(["", " "]).join(generator.choices(PIECES, k=generator.randrange(1, 8))))
+        text = normalise(generator.choice(["", " "]).join(generator.choices(PIECES, k=generator.randrange(1, 8))))
         node = tree(text)
         if node is not None and simplify(node) is not None and "=" not in text:
             assert equivalent(text, text) == (True, "text"), text

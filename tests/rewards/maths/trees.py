@@ -80,7 +80,7 @@ def value(node: Node, point: dict[str, float]) -> complex:
 
 
 def tame(node: Node) -> bool:
-    """Whether every part of an expression has a real value of ordinary size at all points."""
+    """True where every part of an expression has a real value of ordinary size at all points."""
     parts = [node, *(node.args if isinstance(node, Op) else ())]
     try:
         values = [value(part, point) for part in parts for point in POINTS]

@@ -9,8 +9,9 @@ import pytest
 from rewards import Outcome, UserError, resolve
 from rewards.call import score
 from rewards.pool import RewardPool
-from rewards.pool.crew import cpu_times
-from rewards.pool.starting import CAN_FORK
+from rewards.pool.launch import CAN_FORK
+from rewards.pool.limits import Limits
+from rewards.pool.workers import cpu_times
 
 from .conftest import samples
 
@@ -24,7 +25,7 @@ def test_scores_are_those_of_a_single_process_in_order(plugin) -> None:
         for one, other in zip(column, score(function, some), strict=True):
             assert (one.value, one.components) == (other.value, other.components)
             assert (one.outcome and one.outcome.status) == (other.outcome and other.outcome.status)
-    assert pool._engine.crew.forks == CAN_FORK  # warm workers cost a millisecond, with our own grader in them too
+    assert pool._scheduler.group.forks == CAN_FORK  # warm workers cost a millisecond, with our own grader in them too
     assert {name: count.calls for name, count in pool.failures.items()} == {
         "gsm8k_reward_fn": 500,
         "length": 500,
@@ -161,28 +162,17 @@ def test_outcomes_come_through_whole() -> None:
 
 def test_time_without_a_processor_is_not_held_against_a_call_up_to_as_much_again() -> None:
     """On a busy machine deadlines by the clock alone would make zeros of good answers."""
-    from types import SimpleNamespace
-
-    from rewards.pool.engine import Engine
-    from rewards.pool.pace import Pace
-
+    limits = Limits(workers=1, timeout_s=1.0, memory_limit_bytes=None, max_failed_share=0.5, min_failures=20)
+    assert limits.deadline_s(3) == 3.0
     for on_call_s, waited_s, killed in [
-        (0.9, 0, 0),
-        (1.1, 0, 1),
-        (1.1, 0.5, 0),
-        (1.6, 0.5, 1),
-        (1.9, 9, 0),
-        (2.1, 9, 1),
+        (0.9, 0, False),
+        (1.1, 0, True),
+        (1.1, 0.5, False),
+        (1.6, 0.5, True),
+        (1.9, 9, False),
+        (2.1, 9, True),
     ]:
-        kills: list[object] = []
-        engine = SimpleNamespace(
-            _limit_s=lambda _: 1.0, paces=[Pace()], crew=SimpleNamespace(kill=lambda *a, k=kills: k.append(a))
-        )
-        worker = SimpleNamespace(
-            chunk=SimpleNamespace(function=0), doom="", waited_s=waited_s, on_call_s=lambda _, s=on_call_s: s
-        )
-        Engine._judge(engine, worker, 0.0)  # type: ignore[arg-type]
-        assert len(kills) == killed
+        assert limits.is_overdue(1, on_call_s, waited_s) == killed
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says how long a process waited")
@@ -208,13 +198,13 @@ def suicidal(response):
     mark = response.split()[-1]
     if not response.startswith("ok") and not (response.startswith("once") and os.path.exists(mark)):
         open(mark, "w").close()
-        os.kill(os.getppid() if "zygote" in response else os.getpid(), signal.SIGKILL)
+        os.kill(os.getppid() if "fork_server" in response else os.getpid(), signal.SIGKILL)
         signal.pause()
     return float(len(response))
 '''
 
 
-@pytest.mark.parametrize("whom", ["worker", "zygote"])
+@pytest.mark.parametrize("whom", ["worker", "fork_server"])
 def test_a_call_whose_worker_is_killed_from_outside_is_done_again_once(whom, tmp_path) -> None:
     """Else a kill by whoever needs memory would change what is learned."""
     (tmp_path / "plugin.py").write_text(KILLED_ONCE)

@@ -1,4 +1,4 @@
-"""Where a pool works, how it ends, and that it takes its processes along."""
+"""A pool works in threads, forks and daemons, ends however it is ended, and leaves no process behind."""
 
 import asyncio
 import os
@@ -142,7 +142,7 @@ def test_workers_die_with_their_parent(how, plugin, tmp_path) -> None:
     ) as parent:
         assert parent.stdout.readline() == "ready\n"
         end = time.monotonic() + 30
-        while len(alive := children(parent.pid)) < 4:  # the zygote, and a worker on each
+        while len(alive := children(parent.pid)) < 4:  # the fork server, and a worker on each
             assert time.monotonic() < end, alive
             time.sleep(0.05)
         parent.send_signal(how)
@@ -208,14 +208,14 @@ def test_a_pool_works_on_in_a_fork_of_its_process(plugin, tmp_path) -> None:
     assert done.stdout == "[1.0, None]\n[1.0, None]\n1.0\n" and done.stderr == ""
 
 
-def test_the_zygote_is_replaced_when_it_is_killed(plugin) -> None:
+def test_the_fork_server_is_replaced_when_it_is_killed(plugin) -> None:
     before = set(children(os.getpid()))
     with RewardPool([resolve(f"{plugin}:naughty")], workers=2, timeout_s=20, cache_size=0) as pool:
         pool.score(samples("good"))
         pending = pool.submit(samples(*["sleep 0.2"] * 6))
         time.sleep(0.3)
-        (zygote,) = [p for p in psutil.Process().children() if p not in before]
-        zygote.kill()
+        (fork_server,) = [p for p in psutil.Process().children() if p not in before]
+        fork_server.kill()
         assert [s.value for s in pending.result(20)[0]].count(None) <= 2 * 6
         assert pool.score(samples("good"))[0][0].value == 1.0
 
@@ -228,7 +228,7 @@ def test_many_submissions(plugin) -> None:
 
 
 def test_submitting_waits_while_too_much_is_queued(plugin, monkeypatch) -> None:
-    monkeypatch.setattr("rewards.pool.inbox.MAX_QUEUED", 3)
+    monkeypatch.setattr("rewards.pool.submissions.MAX_QUEUED", 3)
     with RewardPool([resolve(f"{plugin}:naughty")], workers=1, timeout_s=0.5) as pool:
         first = pool.submit(samples(*["sleep 9"] * 5))
         assert not first.done
@@ -254,12 +254,12 @@ def test_settings_out_of_range_are_named(setting, value) -> None:
         RewardPool([resolve("gsm8k_reward_fn")] * 2)
 
 
-def test_a_zygote_killed_while_it_loads_plugins_is_replaced(tmp_path) -> None:
+def test_a_fork_server_killed_while_it_loads_plugins_is_replaced(tmp_path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\n\ndef one(response):\n    return 1.0\n")
     before = set(children(os.getpid()))
     with RewardPool([resolve(f"{tmp_path / 'slow.py'}:one")], workers=1, timeout_s=20) as pool:
         pending = pool.submit(samples("x"))
         time.sleep(0.5)
-        (zygote,) = [p for p in psutil.Process().children() if p not in before]
-        zygote.kill()
+        (fork_server,) = [p for p in psutil.Process().children() if p not in before]
+        fork_server.kill()
         assert [s.value for s in pending.result(20)[0]] == [1.0]

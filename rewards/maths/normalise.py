@@ -1,0 +1,140 @@
+"""Normalisation of answers as text: formatting is removed, the content stays."""
+
+import re
+
+MAX_ANSWER_CHARACTERS = 2000
+
+_WRAPPERS = re.compile(
+    r"^\\(?:text|textbf|textit|textnormal|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL
+)
+_SPACES = re.compile(r"(?:(?<!\\)\\[,;:! ]|\\q?quad|~|\s)+")
+_QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
+_WORDS = re.compile(r"[A-Za-z .,'-]+")
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
+_TRANSLATION = str.maketrans(
+    {
+        "\u2212": "-",
+        "\uff0c": ",",
+        "\uff08": "(",
+        "\uff09": ")",
+        "\uff1a": ":",
+        "\u3002": ".",
+        "\uff05": "%",
+        "\u00a0": " ",
+        "\u202f": " ",
+        "\u2009": " ",
+    }
+)
+
+
+_BROKEN = {"\x0crac": "\\frac", "\text": "\\text", "\times": "\\times", "\theta": "\\theta", "\tan": "\\tan", "\x08oxed": "\\boxed", "\x08egin": "\\begin",
+           "\x08inom": "\\binom", "\x08eta": "\\beta", "\x08ar": "\\bar", "\right": "\\right", "\rho": "\\rho"}  # fmt: skip
+"""LaTeX that was written into JSON or Python with single backslashes, and what it was meant to be."""
+_CONTROL = re.compile("[\x08\x0c\t\r][a-z]+")
+_DOUBLED = re.compile(
+    r"\\\\(?=(?:[dt]?frac|sqrt|pi|text|mathrm|left|right|cdot|times|pm|mp|infty|leq?|geq?|neq?|in|cup|cap|log|ln|sin|cos|tan|theta|alpha|beta|binom|circ|boxed)(?![a-z]))"
+)
+_THOUSANDS = re.compile(r"(?<=\d)(?:,\\!\s?|\\!,\s?|\s?\{\s?,\s?\}\s?|\\,)(?=\d{3})")
+
+
+def normalise(answer: str) -> str:
+    """Strip math delimiters, text wrappers, spacing commands, a final full stop; unify sizes of brackets and fractions.
+
+    A text longer than any answer becomes "": a part of it would mean something else.
+    """
+    text = answer.strip()
+    if text.isdigit() and text.isascii() and len(text) <= MAX_ANSWER_CHARACTERS:
+        return text
+    text = re.sub(r"\s{2,}", " ", _unbroken(_INVISIBLE.sub("", answer)).translate(_TRANSLATION).strip())
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        return ""
+    text = _repair(text).strip()
+    text = _unwrapped(text)
+    if "\\" in text:
+        text = _unwrapped(_with_plain_commands(text))
+    if ("]" in text or "[" in text) and "\\sqrt[" not in text:
+        text = _OUTWARD.sub(_inward, text)
+    return _SPACES.sub(" ", text.replace("{}", "")).strip()
+
+
+def _with_plain_commands(text: str) -> str:
+    """Without colours and sizes; fractions and binomials in one form."""
+    text = _SIZES.sub("", _COLOUR.sub("", text))
+    if "\\choose" in text or "\\over" in text:
+        text = _INFIX.sub(lambda m: f"\\{_INFIX_NAMES[m[2]]}{{{m[1]}}}{{{m[3]}}}", text)
+    text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+    return _UNIT_FRACTION.sub(r"\\text{\1/\2}", text) if "text{" in text or "rm{" in text else text
+
+
+_SIZES = re.compile(r"\\(?:left|right)(?![A-Za-z])\.?|\\(?:displaystyle|limits|big|Big)\b")
+_COLOUR = re.compile(r"\\(?:text)?color\s*(?:\[[^][]*\])?\{[A-Za-z!\d]*\}")
+_UNIT_FRACTION = re.compile(
+    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}"
+)
+_INFIX = re.compile(r"\{([^{}]*)\\(choose|over)(?![A-Za-z])([^{}]*)\}")
+_INFIX_NAMES = {"choose": "binom", "over": "frac"}
+_END = r"(?:\\[a-z]+|[^\[\]()A-Za-z,;\\])*(?:[\d}]|\\infty|\\pi|∞|π)\s*"
+_OUTWARD = re.compile(rf"([\[\]])({_END}[,;]{_END})([\[\]])")
+
+
+def _inward(interval: re.Match[str]) -> str:
+    """]1, 2[ is another way to write (1, 2)."""
+    return ("[" if interval[1] == "[" else "(") + interval[2] + ("]" if interval[3] == "]" else ")")
+
+
+def _unbroken(text: str) -> str:
+    """Restore backslashes that were lost on the way."""
+    if _CONTROL.search(text):
+        for broken, whole in _BROKEN.items():
+            text = text.replace(broken, whole)
+    return text
+
+
+def _repair(text: str) -> str:
+    """Undo doubled backslashes, and LaTeX's ways to write a thousands comma."""
+    if "\\\\" in text and "\\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text)
+    return _THOUSANDS.sub(",", text)
+
+
+def _unwrapped(text: str) -> str:
+    previous = None
+    while previous != text:
+        previous = text
+        text = _unwrap(text).strip()
+    return text
+
+
+def _unwrap(text: str) -> str:
+    for left, right in _QUOTES:
+        inside = text[len(left) : -len(right)]
+        if len(text) > len(left) + len(right) and text.startswith(left) and text.endswith(right) and left not in inside:
+            return inside
+    if (match := _WRAPPERS.match(text)) and _balanced(match[1]):
+        return match[1]
+    if text.endswith((".", ",", ";", ":", "\\")) and not text.endswith("..."):
+        return text[:-1]
+    return text
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "{") - (character == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+_SPACE = re.compile(r"((?<=\d)\s+(?=\d)|(?<=\d,)\s+(?=\d{3}(?!\d)))|[\s$]+")
+
+
+def canonical(tidied: str) -> str:
+    """For comparison as text: no case where the answer is words, and no spaces but between numbers: "2 3" is not 23."""
+    text = tidied
+    if _WORDS.fullmatch(text) and re.search("[A-Za-z]{3}", text):
+        text = text.lower()
+    if re.fullmatch(r"\([A-Za-z]\)", text):
+        text = text.strip("()")
+    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
+    return _SPACE.sub(lambda match: " " if match[1] else "", text)

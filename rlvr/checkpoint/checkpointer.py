@@ -1,0 +1,248 @@
+"""`Checkpointer`: saves and restores the state of a run, and exports its result.
+
+The trainers call it at safe points, between optimizer steps. It knows three parts of a trainer: the roles (models with their
+optimizers), a state that is the same in every process (plain JSON), and a state of each process's own (tensors). Trainers give
+the latter two by `state_dict` and `own_state_dict`, so PPO, supervised training and a run on Ray share this file. How folders
+are laid out and written is in `rlvr.checkpoint.storage`.
+
+The initial model is in no checkpoint, on purpose: it is loaded anew from where the run started, so no resume can overwrite it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch.distributed as dist
+
+from rlvr.boost.boosted import Boosted
+from rlvr.boost.health import enter_phase
+from rlvr.checkpoint import storage
+from rlvr.errors import UserError
+from rlvr.models.role import Role
+
+FORMAT = 3
+"""Format of checkpoints. A checkpoint of another is refused."""
+
+WriteRole = Callable[[Path], None]
+"""Writes a role into a folder; called in the main process only."""
+
+
+class SavedRole(Protocol):
+    """A role as the checkpointer sees it: a `BoostedRole` in this process, or a group of Ray actors.
+
+    Saving has two halves: entering the context gathers sharded weights and is collective; the function that it gives writes
+    files, in the main process alone.
+    """
+
+    def saving(self) -> AbstractContextManager[WriteRole]:
+        """Gives a function that writes weights, optimizer, master weights and schedule. Collective to enter."""
+        ...
+
+    def exporting(self, merge: bool) -> AbstractContextManager[WriteRole]:
+        """Gives a function that writes the trained model; with `merge` a whole one, even if only adapters learn. Collective to
+        enter."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Restore what `saving` wrote. Collective."""
+        ...
+
+
+@dataclass(frozen=True)
+class BoostedRole:
+    """A role in this process.
+
+    Attributes:
+        role: model and optimizer.
+        tokenizer: saved beside the whole model; None = none is.
+    """
+
+    role: Boosted
+    tokenizer: Any = None
+
+    @contextmanager
+    def saving(self) -> Iterator[WriteRole]:
+        # Collective, so it comes before what only the main process does: if that failed first, the others would wait for it.
+        training = self.role.training_state()
+        with self.role.full_precision_weights() as module:
+
+            def write(folder: Path) -> None:
+                write_role(module, folder, merge=False, tokenizer=self.tokenizer)
+                storage.save_tensors(training, folder / "training.pt")
+
+            yield write
+
+    @contextmanager
+    def exporting(self, merge: bool) -> Iterator[WriteRole]:
+        with self.role.full_precision_weights() as module:
+            yield lambda folder: write_role(module, folder, merge=merge, tokenizer=self.tokenizer)
+
+    def load(self, folder: Path) -> None:
+        """Restore the weights (or those of the adapter), then optimizer, master weights and schedule. Collective.
+
+        Raises:
+            UserError: the weights are another model's.
+        """
+        role = self.role
+        if role.unwrapped.has_adapter:
+            role.change(lambda module: module.load_adapter(folder / "adapter"))
+        else:
+            _load_whole(role, folder / "modeling")
+        # After the weights, as `load_training_state` asks for.
+        role.load_training_state(storage.load_tensors(folder / "training.pt"))
+
+
+def write_role(module: Role, folder: Path, *, merge: bool, tokenizer: Any = None) -> None:
+    """Write a role into a folder: `adapter` if it has one; `modeling`, the whole model and its tokenizer, if `merge` asks for it
+    or there is no adapter."""
+    if module.has_adapter:
+        module.save_adapter(folder / "adapter")
+    if merge or not module.has_adapter:
+        module.save_pretrained(folder / "modeling")
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder / "modeling")
+
+
+def _load_whole(role: Boosted, folder: Path) -> None:
+    """Load whole weights into a role, after a check that names and shapes are the same."""
+    weights = role.unwrapped.saved_state(folder)
+    own = role.shapes()
+    wrong = [n for n, shape in own.items() if n not in weights or weights[n].shape != shape]
+    if wrong or len(weights) != len(own):
+        raise UserError(f"{folder} holds another model: {', '.join(wrong[:3]) or 'it has more weights'}")
+    role.load_weights(weights)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The state in a checkpoint besides its roles.
+
+    Attributes:
+        path: of the checkpoint.
+        state: the trainer's `state_dict`.
+        own: this process's `own_state_dict`; None if the run now has another number of processes or of copies of the model.
+        world_size, replicas: processes, and copies of the model, when it was saved.
+    """
+
+    path: Path
+    state: dict[str, Any]
+    own: dict[str, Any] | None
+    world_size: int
+    replicas: int
+
+
+class Checkpointer:
+    """Saves and loads everything that the next step of a run depends on.
+
+    Args:
+        folder: the run's; None = nothing can be saved.
+        roles: the roles that learn, by the names of their folders.
+        run_state: identifies the run (plain JSON); a checkpoint with another is refused.
+        replicas: copies of the model, among which samples are divided.
+        keep: number of checkpoints that stay.
+        merge: export whole models even if only adapters learn.
+        is_main: true if this process writes; None = rank 0 does.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        roles: Mapping[str, SavedRole],
+        run_state: Mapping[str, Any],
+        *,
+        replicas: int = 1,
+        keep: int = 2,
+        merge: bool = True,
+        is_main: bool | None = None,
+    ) -> None:
+        self.folder, self.roles, self.run_state = folder, roles, dict(run_state)
+        self.replicas, self.keep, self.merge = replicas, keep, merge
+        started = dist.is_initialized()
+        self.rank, self.world_size = (dist.get_rank(), dist.get_world_size()) if started else (0, 1)
+        self.is_main = self.rank == 0 if is_main is None else is_main
+
+    def save(self, name: str, state: Mapping[str, Any], own_state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint and delete old ones. Collective. Returns its folder.
+
+        Args:
+            name: of its folder (`storage.checkpoint_name`).
+            state: plain JSON, the same in every process.
+            own_state: this process's, of tensors and plain values.
+        """
+        assert self.folder is not None
+        enter_phase("checkpoint")
+        target = self.folder / storage.FOLDER / name
+        # Collectives first. Then only the main process writes, where the disk may fail, and `atomic_folder` tells the others.
+        own = storage.gather_states({"random": storage.random_state(), **own_state})
+        with self._each(lambda role: role.saving()) as writers, storage.atomic_folder(target, self.is_main) as draft:
+            if self.is_main:
+                for role, write in writers.items():
+                    write(draft / role)
+                about = {"format": FORMAT, "run": self.run_state, **self._divided(), "state": state}
+                storage.save_json(about, draft / "state.json")
+                storage.write_states(own, draft)
+        if self.is_main:  # only now, when the new one is whole
+            storage.prune(self.folder, self.keep, target)
+        return target
+
+    def export(self) -> None:
+        """Write the result, `ROLE/modeling`, into the run's folder; with adapters `ROLE/adapter` beside it, or instead of it if
+        whole models are not asked for. Collective."""
+        assert self.folder is not None
+        enter_phase("checkpoint")
+        with self._each(lambda role: role.exporting(self.merge)) as writers:
+            for role, write in writers.items():
+                storage.export(self.folder / role, write, self.is_main)
+
+    def load(self, path: Path) -> Loaded:
+        """Restore the roles and this process's random state, and return the rest. Collective.
+
+        Raises:
+            UserError: the checkpoint is damaged, of another format, or of another run.
+        """
+        storage.verify(path)  # before anything is loaded: a damaged checkpoint leaves the run as it was
+        about = storage.load_json(path / "state.json")
+        check_run(path, about, self.run_state)
+        for name, role in self.roles.items():
+            role.load(path / name)
+        # Divided otherwise, no process has a state to go on with: its random state and buffer were for another share of samples.
+        own = None
+        if all(about[key] == value for key, value in self._divided().items()):
+            own = storage.read_state(path, self.rank)
+            storage.set_random_state(own.pop("random"))
+        return Loaded(path, about["state"], own, about["world_size"], about["replicas"])
+
+    def _divided(self) -> dict[str, int]:
+        """The division of samples, to which the processes' own states belong."""
+        return {"world_size": self.world_size, "replicas": self.replicas}
+
+    @contextmanager
+    def _each(self, opened: Callable[[SavedRole], AbstractContextManager[WriteRole]]) -> Iterator[dict[str, WriteRole]]:
+        """All roles opened at once, so that one atomic folder can hold them all."""
+        with ExitStack() as stack:
+            yield {name: stack.enter_context(opened(role)) for name, role in self.roles.items()}
+
+
+def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> None:
+    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings."""
+    if about["format"] != FORMAT:
+        raise UserError(f"{path} has format {about['format']}; this version of rlvr reads format {FORMAT}")
+    different = _differences(about["run"], run_state)
+    if different:
+        lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
+        raise UserError(
+            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
+            f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
+        )
+
+
+def _differences(old: Any, new: Any, place: str = "") -> list[tuple[str, Any, Any]]:
+    """(name, old value, new value) of each entry of nested dictionaries that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted(old.keys() | new.keys()):
+            found += _differences(old.get(key), new.get(key), f"{place}.{key}" if place else key)
+        return found
+    return [] if old == new else [(place, old, new)]

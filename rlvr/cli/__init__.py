@@ -1,0 +1,1 @@
+"""The command line `rlvr`: a table of commands, and a file for each."""

@@ -1,0 +1,160 @@
+"""`--dry_run` of `rlvr train`, `rlvr sft` and `rlvr reward-model`: the settings, batches and memory of the run.
+
+Nothing is trained, loaded or written, and no process group is joined: rank and world size come from torchrun's variables.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
+from rlvr.config.catalog import catalog, show
+from rlvr.config.flags import Parsed
+from rlvr.errors import UserError
+from rlvr.memory.estimate import Estimate, estimate, estimate_supervised, micro_batch_rows, rows_of_a_pass
+from rlvr.memory.usage import readable
+from rlvr.validate.ppo import BatchPlan, plan_batches
+
+AnyConfig = SFTConfig | RewardTrainingConfig
+
+NAME_WIDTH, VALUE_WIDTH = 30, 36
+
+
+def dry_run(parsed: Parsed[Config]) -> None:
+    """Print the settings, which are already checked, the batch arithmetic and the memory estimate; once, under torchrun too.
+
+    Raises:
+        UserError: settings that can't be used, or a model whose configuration can't be read.
+    """
+    config = parsed.config
+    launch = detect_launch(config.parallel)
+    plan = plan_batches(config, launch.world_size)
+    if launch.rank:
+        return
+    memory = estimate(config, launch.world_size, launch.precision, on_gpu=launch.device.type == "cuda")
+    print_parts(
+        settings_lines(parsed),
+        _batch_lines(config, plan, launch.world_size),
+        memory_lines(memory, launch, config.parallel),
+    )
+
+
+def supervised_dry_run(parsed: Parsed[SFTConfig] | Parsed[RewardTrainingConfig]) -> None:
+    """Print the settings, which are already checked, the batch arithmetic and the memory estimate; once, under torchrun too.
+
+    Raises:
+        UserError: a plugin or batch size that can't be used here, or a model whose configuration can't be read.
+    """
+    config: AnyConfig = parsed.config
+    launch = detect_launch(config.parallel)
+    if config.train.train_batch_size % launch.world_size:
+        raise UserError(
+            f"--train_batch_size {config.train.train_batch_size} does not divide among {launch.world_size} processes: give a "
+            f"multiple of {launch.world_size}"
+        )
+    if launch.rank:
+        return
+    memory = estimate_supervised(config, launch.world_size, launch.precision, on_gpu=launch.device.type == "cuda")
+    print_parts(
+        settings_lines(parsed),
+        _supervised_batch_lines(config, launch.world_size),
+        memory_lines(memory, launch, config.parallel),
+    )
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The process that was started, and what it would compute on."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    precision: str
+
+
+def detect_launch(parallel: ParallelConfig) -> Launch:
+    """The launch, from torchrun's variables and this machine's devices.
+
+    Raises:
+        UserError: the plugin does not run here.
+    """
+    world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    check_plugin(parallel, device)
+    return Launch(rank, world_size, device, resolve_precision(parallel.mixed_precision, device))
+
+
+def print_parts(*parts: Iterable[str]) -> None:
+    """Print the parts with a blank line after each, and that nothing was trained."""
+    for part in parts:
+        print("\n".join(part), end="\n\n")
+    print("dry run: nothing was trained, loaded or written; data and template are checked when training begins")
+
+
+def settings_lines(parsed: Parsed[Any]) -> Iterator[str]:
+    """Every setting; `*` marks what differs from the defaults, with where it comes from."""
+    yield "settings (* = not the default, and where it comes from)"
+    kind: type = type(parsed.config)
+    for section in catalog(kind):
+        yield f"{section.name}:"
+        for flag in section.flags:
+            value = getattr(getattr(parsed.config, section.name), flag.name)
+            origin, differs = parsed.origins[flag.place], value != flag.default
+            mark = "*" if differs else " "
+            said = origin if differs or origin in ("flag", "file") else ""
+            yield f" {mark} {flag.name:<{NAME_WIDTH}} {show(value):<{VALUE_WIDTH}} {said}".rstrip()
+
+
+def _batch_lines(config: Config, plan: BatchPlan, world_size: int) -> Iterator[str]:
+    r, t = config.rollout, config.train
+    rows = micro_batch_rows(config, world_size, r.max_length)
+    replicas = max(1, world_size // config.parallel.replica_size)
+    local = t.train_batch_size * t.accumulation_steps // replicas
+    samples = t.num_collect_steps * r.experience_batch_size
+    kept = "" if samples == plan.samples_per_episode else f", of which --buffer_limit keeps {plan.samples_per_episode}"
+    yield "batches"
+    yield f"  a collect step     {plan.prompts_per_step} prompts x {r.num_generations} = {r.experience_batch_size} responses"
+    yield f"  an episode         {t.num_collect_steps} collect step(s) = {samples} responses{kept}"
+    yield f"                     {t.num_update_steps} pass(es) x {plan.steps_per_epoch} = " + (
+        f"{t.num_update_steps * plan.steps_per_epoch} optimizer steps"
+    )
+    yield (
+        f"  an optimizer step  {local * replicas} responses, {local} in each process: at least {-(-local // rows)} "
+        + (f"micro-batch(es) of up to {rows}")
+    )
+    yield f"  the run            {plan.num_episodes} episodes, {plan.num_episodes * samples} responses, " + (
+        f"{plan.total_steps} optimizer steps ({plan.actor_steps} of the actor)"
+    )
+
+
+def _supervised_batch_lines(config: AnyConfig, world_size: int) -> Iterator[str]:
+    t = config.train
+    what = "rows" if isinstance(config, SFTConfig) else "pairs"
+    size = t.train_batch_size * t.accumulation_steps
+    local, rows = size // world_size, rows_of_a_pass(config, world_size)
+    yield "batches"
+    yield f"  an optimizer step  {size} {what}, {local} in each process: at least {-(-local // rows)} pass(es) of up to {rows}"
+    if t.max_steps:
+        yield f"  the run            {t.max_steps} optimizer steps, {t.max_steps * size} {what}"
+        return
+    most = config.data.max_samples
+    steps = f"at most {-(-t.num_epochs * most // size)} optimizer steps" if most else "the data says how many steps"
+    yield f"  the run            {t.num_epochs} pass(es) over the data: {steps}"
+
+
+def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig) -> Iterator[str]:
+    """The estimate by role and phase."""
+    head = f"on {launch.world_size} process(es), {launch.device.type}, {parallel.plugin}, {launch.precision}"
+    yield f"memory of one process {head}: about {readable(memory.peak)}, an estimate at the longest sequences allowed"
+    yield f"  {'role':<20}{'weights':>12}{'bytes':>12}{'gradients':>12}{'optimizer':>12}"
+    for role in memory.roles:
+        sizes = (readable(size) for size in (role.parameters, role.gradients, role.optimizer))
+        yield f"  {role.name:<20}{role.count:>12,}" + "".join(f"{size:>12}" for size in sizes)
+    yield f"  {'phase':<20}{'at its peak':>12}{'models hold':>12}  and besides"
+    for phase in memory.phases:
+        passing = ", ".join(f"{name} {readable(size)}" for name, size in phase.passing.items() if size)
+        yield f"  {phase.name:<20}{readable(phase.peak):>12}{readable(phase.held):>12}  {passing}"

@@ -1,0 +1,297 @@
+"""The conditions under which settings are read, by name. Fields name them: `read_when(has_critic)`.
+
+A condition is a predicate over a whole tree of settings, of PPO or of supervised training, with the text of its message. No
+import here loads torch, or `--help` and completion would take seconds: the registry of estimators (`rlvr.core.advantages`) does,
+so it is imported only when a condition is checked.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlvr.config.fields import condition
+from rlvr.config.reward_options import function_names, is_multi_objective
+from rlvr.errors import UserError
+
+if TYPE_CHECKING:
+    from rlvr.core.advantages import Estimator
+
+BUILTIN = "builtin"
+"""Name of the problems and examples that come with rlvr, as a data set."""
+ADAPTER_CONFIG = "adapter_config.json"
+
+
+# Shared by several conditions and by the checks of combinations.
+
+
+def estimator_of(c: Any) -> "Estimator":
+    """The advantage estimator of the run, with what it needs.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    from rlvr.core.advantages import get_estimator
+
+    try:
+        return get_estimator(c.algo.estimator)
+    except ValueError as error:
+        raise UserError(f"--estimator: {error}") from None
+
+
+def given_estimator(c: Any) -> str:
+    """The estimator in words, as the user gave it: by flag or by preset."""
+    flag = f"--preset {c.algo.preset}: estimator" if c.algo.preset else "--estimator"
+    return f"{flag} {c.algo.estimator}"
+
+
+def estimators_with(**traits: bool) -> str:
+    """Names of the estimators with these traits (attributes of `Estimator`), to choose from."""
+    from rlvr.core.advantages import estimator_names, get_estimator
+
+    found = (get_estimator(name) for name in estimator_names())
+    return ", ".join(e.name for e in found if all(getattr(e, trait) == value for trait, value in traits.items()))
+
+
+def is_adapter(folder: str | Path | None) -> bool:
+    """True if the folder holds an adapter of peft rather than whole weights."""
+    return folder is not None and (Path(folder) / ADAPTER_CONFIG).is_file()
+
+
+def trains_on_builtin(data: Any) -> bool:
+    """True if the built-in problems, which have a test split, are all there is to train on."""
+    return data.prompt_dataset == [BUILTIN] and data.prompt_csv_url is None
+
+
+# Estimators and their critics.
+
+
+@condition(
+    why=lambda c: f": {given_estimator(c)} has no critic",
+    instead=lambda c: f"choose one that has: {estimators_with(critic=True)}",
+)
+def has_critic(c: Any) -> bool:
+    return estimator_of(c).critic
+
+
+def _no_own_critic(c: Any) -> str:
+    if not has_critic(c):
+        return f": {given_estimator(c)} has no critic"
+    return (
+        " with --share_trunk, which does without a critic of its own: its value head starts from --checkpoint_path, if one "
+        "lies there, and learns at --lr"
+    )
+
+
+def _with_own_critic(c: Any) -> str:
+    return "leave --share_trunk out" if has_critic(c) else f"choose one that has: {estimators_with(critic=True)}"
+
+
+@condition(why=_no_own_critic, instead=_with_own_critic)
+def has_own_critic(c: Any) -> bool:
+    return has_critic(c) and not c.model.share_trunk
+
+
+@condition(why=_no_own_critic, instead=_with_own_critic)
+def has_critic_or_adapter_base(c: Any) -> bool:
+    """A reward model that is saved as an adapter needs its base model too, named by the same setting as the critic's."""
+    return has_own_critic(c) or is_adapter(c.model.rm_checkpoint_path)
+
+
+@condition(
+    why=lambda c: f": {given_estimator(c)} gives a response one advantage",
+    instead=lambda c: f"choose one that looks at tokens: {estimators_with(per_token=True)}",
+)
+def has_token_advantages(c: Any) -> bool:
+    return estimator_of(c).per_token
+
+
+@condition(why=lambda c: f": --lam_alpha {c.algo.lam_alpha} gives each length its own", instead="leave --lam_alpha out")
+def has_fixed_lambda(c: Any) -> bool:
+    return c.algo.lam_alpha is None
+
+
+# Terms of the loss and what they compare with.
+
+
+@condition(why=" at --kl_coef 0", instead="give a coefficient")
+def measures_divergence(c: Any) -> bool:
+    return c.algo.kl_coef > 0
+
+
+@condition(why=" without --kl_target", instead="give a target")
+def adapts_kl_coef(c: Any) -> bool:
+    return c.algo.kl_target is not None
+
+
+@condition(why=" at --positive_lm_coef 0", instead="give a coefficient (VAPO: 0.1)")
+def learns_from_right_responses(c: Any) -> bool:
+    return c.algo.positive_lm_coef > 0
+
+
+@condition(why=" without --ptx_dataset", instead="give --ptx_dataset and --ptx_coef")
+def has_ptx_data(c: Any) -> bool:
+    return bool(c.data.ptx_dataset)
+
+
+@condition(why=" at --kl_coef 0: there is no reference model")
+def has_frozen_models(c: Any) -> bool:
+    return measures_divergence(c) or has_reward_model(c)
+
+
+# Responses and data.
+
+
+@condition(why=" without --dynamic_sampling", instead="give --dynamic_sampling")
+def samples_dynamically(c: Any) -> bool:
+    return c.algo.dynamic_sampling
+
+
+@condition(why=" with --engine replay, which takes responses from the data")
+def samples_responses(c: Any) -> bool:
+    return c.rollout.engine != "replay"
+
+
+@condition(why=" with --prompt_csv_url, which names the data", instead="leave --prompt_csv_url out")
+def reads_prompt_dataset(c: Any) -> bool:
+    return c.data.prompt_csv_url is None
+
+
+@condition(why=": the built-in problems have no columns", instead="name your data: --prompt_dataset")
+def reads_problems_from_files(c: Any) -> bool:
+    return not trains_on_builtin(c.data) or any(source != BUILTIN for source in c.data.eval_datasets)
+
+
+@condition(why=": there are no held-out problems", instead="give --eval_datasets")
+def has_held_out_problems(c: Any) -> bool:
+    return bool(c.data.eval_datasets) or trains_on_builtin(c.data)
+
+
+def _sources(c: Any) -> list[str]:
+    """The data that supervised training learns from."""
+    return c.data.dataset if hasattr(c.data, "dataset") else c.data.preference_dataset
+
+
+@condition(why=": the built-in data has no columns to choose from")
+def reads_examples_from_files(c: Any) -> bool:
+    return any(s != BUILTIN and not s.startswith(f"{BUILTIN}:") for s in (*_sources(c), *c.data.eval_dataset))
+
+
+@condition(why=": nothing is held out", instead="give --eval_dataset or --eval_share")
+def has_held_out_rows(c: Any) -> bool:
+    return bool(c.data.eval_dataset or c.data.eval_share) or _sources(c) == [BUILTIN]
+
+
+# Rewards.
+
+
+@condition(why=": it is for a neural reward model, and there is none", instead="give --rm_checkpoint_path")
+def has_reward_model(c: Any) -> bool:
+    return bool(c.model.rm_checkpoint_path)
+
+
+@condition(
+    why=": the reward functions run in the training process, where nothing can end them",
+    instead="give --reward_workers N (1 or more)",
+)
+def runs_workers(c: Any) -> bool:
+    """Functions that are not rlvr's own might hang, so they run in worker processes unless the user says otherwise."""
+    if c.reward.reward_workers is not None:
+        return c.reward.reward_workers > 0
+    from rewards import names, resolve
+
+    own = [n for n in function_names(c) if n in names()]
+    own = [n for n in own if resolve(n).function.__module__.startswith("rewards.functions.")]
+    return len(own) < len(function_names(c))
+
+
+@condition(why=" with several objectives, whose weights --rl_reward_weights gives by name")
+def has_weights_by_position(c: Any) -> bool:
+    return not is_multi_objective(c)
+
+
+@condition(why=" without --rl_multi_objective (or --rl_env_type multi_objective)", instead="give that")
+def has_weights_by_name(c: Any) -> bool:
+    return is_multi_objective(c)
+
+
+@condition(why=" without --rl_env_type, whose settings it holds", instead="give that")
+def has_environment(c: Any) -> bool:
+    return c.env.rl_env_type is not None
+
+
+# Plugins and parallelism.
+
+
+@condition(
+    why=lambda c: (
+        f" with --plugin {c.parallel.plugin}: it belongs to --plugin 3d (zero1 and zero2 are plugins of their own)"
+    )
+)
+def is_3d(c: Any) -> bool:
+    return c.parallel.plugin == "3d"
+
+
+@condition(why=" without --enable_sequence_parallelism")
+def splits_sequences(c: Any) -> bool:
+    return c.parallel.enable_sequence_parallelism
+
+
+@condition(why=lambda c: f" with --plugin {c.parallel.plugin}", instead="take a ZeRO plugin: zero1, zero2")
+def has_zero(c: Any) -> bool:
+    return c.parallel.plugin.startswith("zero") or is_3d(c)
+
+
+# Results.
+
+
+@condition(why=" without --push_to_hub", instead="name the repository")
+def uploads(c: Any) -> bool:
+    return c.ckpt.push_to_hub is not None
+
+
+@condition(why=" without a tracker that has such names", instead="give --use_wandb, --use_mlflow or --use_trackio")
+def has_named_tracker(c: Any) -> bool:
+    return c.log.use_wandb or c.log.use_mlflow or c.log.use_trackio
+
+
+# Ray.
+
+
+@condition(why=" without --ray", instead="give --ray")
+def on_ray(c: Any) -> bool:
+    return c.ray.ray
+
+
+@condition(why=" with --ray: experience is in the driver's main memory")
+def keeps_own_buffer(c: Any) -> bool:
+    return not on_ray(c)
+
+
+@condition(why=" with --ray: each role has a device of its own")
+def shares_device(c: Any) -> bool:
+    return not on_ray(c)
+
+
+@condition(
+    why=lambda c: (
+        ": with LoRA the reference is the actor with its adapter off" if measures_divergence(c) else " at --kl_coef 0"
+    )
+)
+def has_reference_role(c: Any) -> bool:
+    return measures_divergence(c) and (c.model.lora_config is None or c.model.ref_model is not None)
+
+
+@condition(
+    why=": they are for a neural reward model; rules run in --min_reward_workers to --max_reward_workers processes"
+)
+def has_reward_role(c: Any) -> bool:
+    return has_reward_model(c)
+
+
+@condition(why=": with a neural reward model, rules run in its processes (--num_reward_nodes)")
+def has_workers_of_their_own(c: Any) -> bool:
+    return not has_reward_model(c)
+
+
+@condition(why=" without --one_step_off_policy: the actor itself generates")
+def generates_ahead(c: Any) -> bool:
+    return c.ray.one_step_off_policy

@@ -1,0 +1,101 @@
+"""Settings of rewards that need parsing: the names of reward functions and objectives, and options given as JSON."""
+
+import json
+from typing import Any
+
+from rlvr.errors import UserError, did_you_mean, listed
+
+NEURAL = "reward_model"
+"""Name of the neural model's scores among those of functions, in metrics and in weights."""
+
+_OF_ENVIRONMENT: dict[str, tuple[str, ...]] = {
+    "text_generation": (),
+    "multi_objective": (),
+    "preference_comparison": ("judge", "tie_margin"),
+}
+_OBJECTIVES = '{"correctness": 1.0, "formatting": 0.1}'
+
+
+def is_multi_objective(config: Any) -> bool:
+    """True if several objectives are weighted by name."""
+    return config.env.rl_multi_objective or config.env.rl_env_type == "multi_objective"
+
+
+def function_names(config: Any) -> list[str]:
+    """Names of the reward functions: `--reward_functions`, or else the objectives that are functions."""
+    if config.reward.reward_functions or not is_multi_objective(config):
+        return list(config.reward.reward_functions)
+    owners = (
+        name if ":" in name else name.partition("/")[0] for name in parse_objectives(config.env.rl_reward_weights)
+    )
+    return [name for name in dict.fromkeys(owners) if name != NEURAL]
+
+
+def parse_env_config(kind: str, text: str | None) -> dict[str, Any]:
+    """`--rl_env_config` as keyword arguments of the environment.
+
+    Keys of `preference_comparison`: `judge`, the name of the score that is compared (a function, `reward_model`, or a
+    component; by default the weighted total), and `tie_margin`, the difference up to which two responses tie (default 0).
+
+    Raises:
+        UserError: it is not a JSON object, or has a key that the environment does not know or a value of the wrong type.
+    """
+    given = _json_object("--rl_env_config", text, '{"tie_margin": 0.1}')
+    known = _OF_ENVIRONMENT[kind]
+    for key, value in given.items():
+        if key not in known:
+            raise UserError(
+                f"--rl_env_config: --rl_env_type {kind} has no setting {key!r}; its settings: {listed(known)}."
+                f"{did_you_mean(key, known)}"
+            )
+        if key == "tie_margin" and not (_is_number(value) and value >= 0):
+            raise UserError(f"--rl_env_config: tie_margin must be a number of at least 0, not {value!r}")
+        if key == "judge" and not isinstance(value, str):
+            raise UserError(f"--rl_env_config: judge must be the name of a score, not {value!r}")
+    return given
+
+
+def parse_objectives(text: str | None) -> dict[str, float]:
+    """`--rl_reward_weights` as objective -> weight; empty if it is not given.
+
+    Raises:
+        UserError: it is not a JSON object of finite numbers, or all of them are 0.
+    """
+    given = _json_object("--rl_reward_weights", text, _OBJECTIVES)
+    for name, weight in given.items():
+        if not _is_number(weight):
+            raise UserError(f"--rl_reward_weights: the weight of {name!r} must be a finite number, not {weight!r}")
+    if text is not None and not any(given.values()):
+        raise UserError(f"--rl_reward_weights {text}: without a weight nothing is paid; give some as in {_OBJECTIVES}")
+    return {name: float(weight) for name, weight in given.items()}
+
+
+def parse_reward_options(text: str | None) -> dict[str, dict[str, Any]]:
+    """`--reward_options` as a mapping from function name to keyword arguments.
+
+    Raises:
+        UserError: it is not JSON, or not a mapping of mappings.
+    """
+    example = '{"gsm8k_reward_fn": {"format_score": 0.2}}'
+    options = _json_object("--reward_options", text, example)
+    if not all(isinstance(value, dict) for value in options.values()):
+        raise UserError(f"--reward_options must look like {example}, not {text!r}")
+    return options
+
+
+def _json_object(flag: str, text: str | None, example: str) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{flag} is not valid JSON ({error}): {text!r}; it must look like {example}") from None
+    except RecursionError:
+        raise UserError(f"{flag} is nested too deeply; it must look like {example}") from None
+    if not isinstance(given, dict):
+        raise UserError(f"{flag} must be a JSON object like {example}, not {text!r}")
+    return given
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < float("inf")

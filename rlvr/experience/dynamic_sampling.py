@@ -1,0 +1,135 @@
+"""Dynamic sampling (DAPO, Yu et al. 2025, arXiv:2503.14476, section 3.2): groups without signal give way to further prompts.
+
+When all responses to a prompt are paid the same, comparing them teaches nothing, and the batch is smaller than it looks.
+With `--dynamic_sampling` a collect step goes through here instead of `BaseExperienceMaker.make_experience`: such groups are
+dropped before any model is run on them, and the batch is refilled from the prompts that come next. After `max_refills` rounds
+the places that are left go to dropped groups, which are not trained on: batches, optimizer steps and schedules keep their
+sizes. (DAPO samples until the batch is full; a policy that gets everything right would never finish.)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from rewards import Sample
+from rewards.combine import Combined
+from rlvr.data.prompts import Prompt
+from rlvr.experience.maker import BaseExperienceMaker, Collected, timed
+from rlvr.experience.metrics import record_groups, record_totals
+from rlvr.experience.verdicts import Verdicts
+from rlvr.rollout.engine import Rollout
+from rlvr.tracking.meter import Meter
+
+LEAST_ACCEPTANCE = 0.125
+"""Least share of groups with signal that a round reckons with: it samples at most 1 / 0.125 = 8 prompts for a missing group."""
+
+
+@dataclass
+class _Pool:
+    """Everything that was sampled so far, groups without signal too; a group is `size` responses in a row."""
+
+    size: int
+    rollouts: list[Rollout] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    results: list[Combined] = field(default_factory=list)
+    verdicts: list[Verdicts] = field(default_factory=list)
+    signal: list[bool] = field(default_factory=list)
+    """Of each group."""
+
+    @property
+    def with_signal(self) -> int:
+        return sum(self.signal)
+
+    def choose(self, target: int) -> tuple[list[int], list[bool]]:
+        """The rows of `target` groups, and for each row whether its group has signal. Groups without fill what is missing."""
+        good = [g for g, signal in enumerate(self.signal) if signal][:target]
+        filler = [g for g, signal in enumerate(self.signal) if not signal][: target - len(good)]
+        chosen = sorted(good + filler)  # in the order of sampling
+        rows = [g * self.size + k for g in chosen for k in range(self.size)]
+        return rows, [self.signal[row // self.size] for row in rows]
+
+
+def collect_with_signal(
+    maker: BaseExperienceMaker,
+    prompts: Sequence[Prompt],
+    next_prompts: Callable[[], Sequence[Prompt]],
+    any_rank: Callable[[bool], bool],
+    meter: Meter,
+    *seed: int | str,
+    monte_carlo: bool = False,
+) -> tuple[Collected, int]:
+    """Like `maker.make_experience`, with as many groups, and with signal in each as far as `max_refills` allow.
+
+    All ranks draw further prompts together as long as any of them is short, so that each calls `next_prompts` and `any_rank`
+    equally often (pitfall A24). A rank that has enough leaves its share of them unused.
+
+    Args:
+        maker: samples, scores and assembles.
+        prompts: this process's share, each prompt once.
+        next_prompts: gives this process's share of the next batch of prompts. Called by all ranks together.
+        any_rank: whether any rank says yes. Collective.
+        meter: receives the metrics; those of samples and scores count all that was sampled, dropped groups too.
+        seed: the place in the run that the sampling belongs to.
+        monte_carlo: see `BaseExperienceMaker.make_experience`.
+
+    Returns:
+        The experience, and how many responses this process sampled for it.
+    """
+    max_refills = maker.config.algo.max_refills
+    seconds: dict[str, float] = {}
+    pool = _Pool(maker.config.rollout.num_generations)
+    target, refills = len(prompts), 0
+    with maker.sampling_weights():  # for all rounds at once, of which the ranks make different numbers
+        _sample(maker, prompts, pool, meter, seconds, *seed)
+        while refills < max_refills and any_rank(pool.with_signal < target):
+            refills += 1
+            share = list(next_prompts())
+            while share and pool.with_signal < target:
+                # As many prompts as should suffice, by the share of groups with signal so far; then more only if they did not.
+                acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
+                some = math.ceil((target - pool.with_signal) / acceptance)
+                _sample(maker, share[:some], pool, meter, seconds, *seed, "refill", refills, len(share))
+                share = share[some:]
+    meter.add("dynamic/refills", refills)
+    record_groups(meter, pool.with_signal, len(pool.signal))
+    meter.add_count("dynamic/groups_sampled", len(pool.signal))
+    meter.add_count("dynamic/groups_missing", max(0, target - pool.with_signal))
+    return _finish(maker, pool, target, meter, seconds, monte_carlo), len(pool.rollouts)
+
+
+def _sample(
+    maker: BaseExperienceMaker,
+    prompts: Sequence[Prompt],
+    pool: _Pool,
+    meter: Meter,
+    seconds: dict[str, float],
+    *seed: int | str,
+) -> None:
+    """Sample responses to these prompts, score them, and add them to the pool."""
+    repeated = [prompt for prompt in prompts for _ in range(pool.size)]
+    greedy = maker.greedy_responses(repeated, seconds, *seed)
+    new = maker.respond(repeated, maker.sampling, seconds, *seed)
+    with timed(seconds, "reward"):
+        results = new.scoring.result()
+        verdicts = maker.judge(new.rollouts, results, meter, greedy)
+    pool.signal += verdicts.groups_with_signal(pool.size).tolist()
+    pool.rollouts += new.rollouts
+    pool.samples += new.samples
+    pool.results += results
+    pool.verdicts.append(verdicts)
+
+
+def _finish(
+    maker: BaseExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
+) -> Collected:
+    """Run the models over the chosen groups only, and form their experience."""
+    rows, signal = pool.choose(target)
+    everything = Verdicts.join(pool.verdicts)
+    record_totals(meter, everything.totals, everything.trained)
+    verdicts = everything.take(rows, torch.tensor(signal))
+    rollouts = [pool.rollouts[row] for row in rows]
+    scores = maker.run_models(rollouts, seconds)
+    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, monte_carlo)
+    return Collected(experience, [pool.samples[r] for r in rows], [pool.results[r] for r in rows], seconds)

@@ -1,0 +1,100 @@
+"""Metrics of collecting, and the summary of an episode.
+
+The maker records sums and counts while it collects (`record_*`); at the end of an episode, when the meter has formed means over
+all processes, `summarise` derives what needs more than one of them. Names are those of TRL's PPO, where `objective/*` are sums
+over a response, averaged over responses; `docs/curves.md` explains each.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from rewards.combine import Combined
+from rlvr.experience.scoring import ModelScores
+from rlvr.rollout.engine import Rollout
+from rlvr.scorers.rules import metrics_of
+from rlvr.tracking.meter import Meter
+
+
+def record_totals(meter: Meter, totals: Tensor, counted: Tensor) -> None:
+    """Record the pay of responses: the mean of [B] totals over those that are `counted` ([B])."""
+    meter.add("objective/scores", totals[counted].sum(), counted.sum())
+    meter.add("_scores_squared", totals[counted].double().square().sum(), counted.sum())
+
+
+def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
+    """Record the share of groups (all responses to a prompt) whose scores differ, so that comparing them teaches something."""
+    meter.add("objective/groups_with_signal", with_signal, groups)
+
+
+def record_scores(
+    meter: Meter,
+    scores: ModelScores,
+    kl: Tensor,
+    non_score: Tensor,
+    totals: Tensor,
+    trained: Tensor,
+    returns: Tensor | None,
+) -> None:
+    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns."""
+    mask, count = scores.mask, scores.mask.size(0)
+    zero = torch.zeros_like(kl)
+    meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
+    meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
+    meter.add("objective/non_score_reward", non_score.sum(), count)
+    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
+    if scores.entropy is not None:
+        meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
+    if scores.values is None or returns is None:
+        return
+    meter.add_tokens("value", scores.values, mask)
+    # Ingredients of the explained variance. As sums, because a mean of the ranks' own variances would be another number.
+    meter.add_tokens("_returns", returns, mask)
+    meter.add_tokens("_returns_squared", returns**2, mask)
+    meter.add_tokens("_residuals", returns - scores.values, mask)
+    meter.add_tokens("_residuals_squared", (returns - scores.values) ** 2, mask)
+
+
+def record_samples(
+    meter: Meter, rollouts: Sequence[Rollout], results: Sequence[Combined], stop_ids: Sequence[int]
+) -> None:
+    """Record lengths, endings, and the verdicts of the reward functions."""
+    for rollout, result in zip(rollouts, results, strict=True):
+        meter.add("response/length_tokens", len(rollout.response_ids))
+        meter.add("response/truncated", float(not rollout.finished))
+        meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.response_ids, torch.tensor(list(stop_ids))).sum()))
+        for name, value in metrics_of(result).items():
+            meter.add(name, value)
+
+
+def record_importance(meter: Meter, weights: Tensor, cap: float, mask: Tensor) -> None:
+    """Record how far the engine's probabilities are from the trainer's: the mean weight, and the share of tokens at the cap."""
+    meter.add_tokens("sampler/weight_avg", weights, mask)
+    meter.add_tokens("sampler/capped", (weights >= cap).float(), mask)
+
+
+# ColossalChat's names of the same quantities.
+ALIASES = {
+    "reward": "objective/scores",
+    "approx_kl": "policy/approxkl_avg",
+    "train/lr_actor": "lr",
+    "token_cost": "response/length_tokens",
+}
+
+
+def summarise(means: Mapping[str, float]) -> dict[str, float]:
+    """An episode's metrics from the meter's means. Names with a leading underscore are ingredients of others, and left out."""
+    metrics = {name: value for name, value in means.items() if not name.startswith("_")}
+    if "_ratio_squared" in means:
+        metrics["val/ratio_var"] = max(0.0, means["_ratio_squared"] - means["val/ratio"] ** 2)
+    if "_returns_squared" in means:
+        spread = means["_returns_squared"] - means["_returns"] ** 2
+        residual = means["_residuals_squared"] - means["_residuals"] ** 2
+        metrics["critic/explained_variance"] = 1 - residual / spread if spread > 1e-12 else 0.0
+    if "_scores_squared" in means:
+        metrics["objective/scores_std"] = max(0.0, means["_scores_squared"] - means["objective/scores"] ** 2) ** 0.5
+    for alias, name in ALIASES.items():
+        if name in metrics:
+            metrics[alias] = metrics[name]
+    return metrics

@@ -1,0 +1,346 @@
+"""`Learner`: one optimizer step of actor and critic on one mini-batch, the learning half of a training step.
+
+`OnlineTrainer` calls `Learner.step` for each mini-batch of its buffer. The mini-batch is cut into micro-batches, and each
+contributes its share of a loss that is normalised over the whole optimizer step (all micro-batches, all processes), so how it
+is cut changes nothing (pitfall A20). The formulas themselves are pure functions in `rlvr.core.losses`; here they meet settings,
+masks and metrics. Clipping the gradient, accumulation and precision are `Boosted`'s.
+
+The local trainer's learner has both roles. On Ray the processes of each role have a learner with that role alone.
+A new loss setting is read here, in the function of its loss, as `config.algo.NAME`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from rlvr.boost.boosted import Boosted, Pass
+from rlvr.boost.process import Replica
+from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
+from rlvr.config import Config
+from rlvr.core.kl import kl_estimate
+from rlvr.core.losses import (
+    StepSize,
+    aggregate,
+    clipped_policy_loss,
+    clipped_value_loss,
+    lm_loss,
+    sequence_logprobs,
+)
+from rlvr.data.examples import Example
+from rlvr.experience.experience import Experience, pad, pool
+from rlvr.experience.micro_batches import cut_on_all_ranks
+from rlvr.models.actor import ActorOutput
+from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.packing import collate_examples
+from rlvr.models.value_head import CriticOutput
+from rlvr.tracking.meter import Meter
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Padded experience of b responses on the device; fields are [b, R] and named as in `Experience`."""
+
+    sequences: SequenceBatch
+    logprobs: Tensor
+    ref_logprobs: Tensor
+    advantages: Tensor
+    mask: Tensor
+    values: Tensor | None = None
+    returns: Tensor | None = None
+    importance: Tensor | None = None
+    positive: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The inputs of a loss that are the same for all micro-batches of an optimizer step.
+
+    Attributes:
+        config: the run's settings.
+        kl_coef: present weight of the divergence; the settings hold the one that the run began with.
+        meter: receives the metrics.
+        size: trained tokens and responses over all replicas, which losses are divided by.
+        positives: the same of right responses only; None without the loss on them.
+        ptx_size: the same of the ptx rows; None without a ptx loss.
+    """
+
+    config: Config
+    kl_coef: float
+    meter: Meter
+    size: StepSize
+    positives: StepSize | None = None
+    ptx_size: StepSize | None = None
+
+
+class Learner:
+    """The roles that learn in this process, and their optimizer step.
+
+    Args:
+        config: the run's settings.
+        actor, critic: the boosted roles; None for one that is elsewhere. An actor that gives values needs no critic.
+        tokenizer: saved with the actor; its pad token stands in padding, which no result depends on.
+        pin_memory: pin batches on their way to a GPU.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        actor: Boosted | None,
+        critic: Boosted | None,
+        tokenizer: object = None,
+        *,
+        pin_memory: bool = True,
+    ) -> None:
+        self.config, self.actor, self.critic, self.tokenizer = config, actor, critic, tokenizer
+        self.pad_id: int = getattr(tokenizer, "pad_token_id", None) or 0
+        self.pin_memory = pin_memory
+
+    @property
+    def roles(self) -> dict[str, Boosted]:
+        named = {"actor": self.actor, "critic": self.critic}
+        return {name: role for name, role in named.items() if role is not None}
+
+    @property
+    def _first(self) -> Boosted:
+        """Any of the roles, as all divide samples among processes alike."""
+        return next(iter(self.roles.values()))
+
+    @property
+    def has_critic(self) -> bool:
+        return self.critic is not None
+
+    @property
+    def has_adapter(self) -> bool:
+        return self.actor is not None and self.actor.unwrapped.has_adapter
+
+    @property
+    def device(self) -> torch.device:
+        return self._first.device
+
+    @property
+    def replicas(self) -> int:
+        return self._first.replica.count
+
+    @property
+    def saved_roles(self) -> Mapping[str, SavedRole]:
+        return {
+            name: BoostedRole(role, self.tokenizer if name == "actor" else None) for name, role in self.roles.items()
+        }
+
+    @property
+    def packs(self) -> bool:
+        """True if all roles run rows without padding."""
+        return all(role.unwrapped.packs for role in self.roles.values())
+
+    def add_up(self, values: Tensor) -> Tensor:
+        """The sum over the replicas. Collective."""
+        return self._first.replica.sum(values)
+
+    def pool(self, items: Sequence[Experience]) -> Sequence[Experience]:
+        """The items of all processes of this replica, given this process's. Collective among them."""
+        return pool(items, self._first.replica, self.config.rollout.num_generations)
+
+    def step(
+        self,
+        batch: Sequence[Experience],
+        meter: Meter,
+        *,
+        kl_coef: float,
+        actor_learns: bool = True,
+        ptx: Sequence[Example] = (),
+    ) -> None:
+        """One optimizer step of each role on this replica's share of a mini-batch. Collective.
+
+        Args:
+            batch: the share.
+            meter: receives losses, norms and rates.
+            kl_coef: present weight of the divergence.
+            actor_learns: false while only the critic is warmed up.
+            ptx: this replica's rows of the ptx data; empty without a ptx loss.
+        """
+        algo = self.config.algo
+        # The losses of a replica are counted once, by one of its processes.
+        meter = meter if self._first.reports else Meter()
+        size = self.total_size([item.mask for item in batch])
+        micro_batches = self.cut(batch)
+        if self.actor is not None and actor_learns:
+            positives = None
+            # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
+            if algo.positive_lm_coef:
+                positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
+            ptx_batches, ptx_size = self._ptx(ptx)
+            meter.add("lr", self.actor.lr)
+            step = Step(self.config, kl_coef, meter, size, positives, ptx_size)
+            train_actor(self.actor, micro_batches, step, ptx_batches)
+        if self.critic is not None:
+            meter.add("train/lr_critic", self.critic.lr)
+            train_critic(self.critic, micro_batches, Step(self.config, kl_coef, meter, size))
+
+    def total_size(self, masks: Sequence[Tensor]) -> StepSize:
+        """Trained tokens of an optimizer step and responses with at least one, over all replicas. Collective.
+
+        Args:
+            masks: [R] of each response of this replica.
+        """
+        # In float64: float32 counts exactly only to 2^24, and a step of long responses has more tokens.
+        counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
+        tokens, sequences = self.add_up(torch.tensor(counts, dtype=torch.float64, device=self.device)).tolist()
+        return StepSize(tokens=tokens, sequences=sequences)
+
+    def cut(self, items: Sequence[Experience]) -> list[MicroBatch]:
+        """The items of an optimizer step as micro-batches of similar length; the same number on every rank. Collective.
+
+        Each holds at most this replica's share of `train_batch_size` responses and, if that is set, `micro_batch_tokens`
+        tokens.
+        """
+        t = self.config.train
+        rows = max(1, t.train_batch_size // self.replicas)
+        lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
+        passes = cut_on_all_ranks(lengths, rows, self.device, max_tokens=t.micro_batch_tokens, packed=self.packs)
+        return [self.make_micro_batch([items[i] for i in places]) for places in passes]
+
+    def make_micro_batch(self, items: Sequence[Experience]) -> MicroBatch:
+        """Pad the items to their own longest response and move them to the device."""
+        sequences = collate(
+            [i.prompt_ids.cpu() for i in items], [i.response_ids.cpu() for i in items], pad_id=self.pad_id
+        )
+        # Fields that are None (values without a critic, say) are so in all items alike.
+        names = [name for name in items[0].tensors() if name not in ("prompt_ids", "response_ids")]
+        padded = {name: pad(items, name, torch.device("cpu")) for name in names}
+        # Pinned memory is copied to the GPU while the host goes on.
+        if self.pin_memory and self.device.type == "cuda":
+            padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
+        moved = {name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()}
+        return MicroBatch(sequences.to(self.device), **moved)
+
+    def _ptx(self, rows: Sequence[Example]) -> tuple[list[SequenceBatch], StepSize | None]:
+        """This replica's ptx rows as one batch, and the size of all replicas' together. Collective."""
+        if not self.config.algo.ptx_coef:
+            return [], None
+        batch = collate_examples([[row] for row in rows], self.pad_id).to(self.device)
+        return [batch], self.total_size(list(batch.response_mask))
+
+
+def train_actor(
+    actor: Boosted, micro_batches: Sequence[MicroBatch], step: Step, ptx: Sequence[SequenceBatch] = ()
+) -> None:
+    """Accumulate the policy loss (and ptx loss) over the micro-batches, then one optimizer step.
+
+    An actor that gives values learns them in the same passes.
+    """
+    a, temperature = step.config.algo, step.config.rollout.temperature
+    passes = [Pass(actor, (batch,), partial(ptx_loss, batch, step)) for batch in ptx]
+    for batch in micro_batches:
+        inputs = (batch.sequences, temperature, bool(a.entropy_coef))
+        passes.append(Pass(actor, inputs, partial(actor_loss, batch, step)))
+    actor.learn(passes)
+    _count_step(step.meter, "actor", actor.replica)
+    if actor.unwrapped.gives_values:
+        _count_step(step.meter, "critic", actor.replica)
+    step.meter.add("grad_norm/actor", actor.grad_norm)
+
+
+def train_critic(critic: Boosted, micro_batches: Sequence[MicroBatch], step: Step) -> None:
+    """Accumulate the value loss over the micro-batches, then one optimizer step."""
+    critic.learn([Pass(critic, (batch.sequences,), partial(critic_loss, batch, step)) for batch in micro_batches])
+    _count_step(step.meter, "critic", critic.replica)
+    step.meter.add("grad_norm/critic", critic.grad_norm)
+
+
+def _count_step(meter: Meter, role: str, replica: Replica) -> None:
+    """Count one optimizer step: losses are added to the meter in shares with count 0, and their mean is over steps. Each replica
+    counts its part of the step."""
+    meter.add(f"train/{role}_loss", 0.0, 1 / replica.count)
+
+
+def actor_loss(batch: MicroBatch, step: Step, new: ActorOutput) -> Tensor:
+    """This micro-batch's share of the actor's loss: the policy loss and, for an actor that gives values, the value loss."""
+    total = policy_loss(new, batch, step)
+    return total if new.values is None else total + value_loss(new.values, batch, step)
+
+
+def critic_loss(batch: MicroBatch, step: Step, new: CriticOutput) -> Tensor:
+    """This micro-batch's share of the critic's loss."""
+    return value_loss(new.values, batch, step)
+
+
+def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
+    """This micro-batch's share of the policy's loss.
+
+    The clipped policy loss, less the entropy bonus, plus (where they are asked for) the divergence from the initial model and
+    the language-modelling loss on right responses. Source: Schulman et al. 2017, eq. 7.
+    """
+    a, mask, meter = step.config.algo, batch.mask, step.meter
+    by_response = a.ratio == "sequence"
+    # With `--ratio sequence` (GSPO) every token of a response carries the ratio of the whole response.
+    loss = clipped_policy_loss(
+        sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
+        batch.logprobs,
+        batch.advantages,
+        clip_range=a.eps_clip,
+        clip_range_high=a.eps_clip_high,
+        dual_clip=a.dual_clip,
+    )
+    # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
+    # and divergence are computed from the trainer's own.
+    per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
+    if a.entropy_coef:
+        per_token = per_token - a.entropy_coef * new.entropy
+    # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
+    if a.kl_in == "loss" and step.kl_coef:
+        kl = kl_estimate(new.logprobs, batch.ref_logprobs, a.kl_estimator)
+        per_token = per_token + step.kl_coef * kl
+        meter.add_tokens("loss/kl_avg", kl, mask)
+    total = _aggregate(per_token, mask, step)
+    if step.positives is not None and batch.positive is not None:
+        total = total + _positive_loss(new.logprobs, mask & batch.positive, step, step.positives)
+    meter.add("train/actor_loss", total.detach(), 0)
+    meter.add_tokens("loss/policy_avg", loss.loss, mask)
+    # With sequence ratios `loss.approx_kl` would be that of means over responses. Taken per token, the metric stays comparable
+    # between the two kinds of ratio.
+    approx_kl = kl_estimate(new.logprobs.detach(), batch.logprobs, "k2") if by_response else loss.approx_kl
+    meter.add_tokens("policy/approxkl_avg", approx_kl, mask)
+    meter.add_tokens("policy/clipfrac_avg", loss.clipped.float(), mask)
+    meter.add_tokens("val/ratio", loss.ratio, mask)
+    meter.add_max("train/max_ratio", loss.ratio, mask)
+    meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
+    return total
+
+
+def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:
+    """Reduce a [b, R] loss as `loss_reduction` says; `constant` divides by the length limit of responses (Dr. GRPO)."""
+    c = step.config
+    return aggregate(per_token, mask, step.size, c.algo.loss_reduction, c.rollout.max_new_tokens)
+
+
+def _positive_loss(logprobs: Tensor, mask: Tensor, step: Step, size: StepSize) -> Tensor:
+    """`positive_lm_coef` times the mean negative log-likelihood of right responses (VAPO, arXiv:2504.05118)."""
+    per_token = lm_loss(logprobs)
+    step.meter.add_tokens("loss/positive_lm_avg", per_token, mask)
+    return step.config.algo.positive_lm_coef * aggregate(per_token, mask, size, "token_mean")
+
+
+def value_loss(values: Tensor, batch: MicroBatch, step: Step) -> Tensor:
+    """This micro-batch's share of `vf_coef` times the clipped value loss."""
+    assert batch.values is not None and batch.returns is not None, "made without values"
+    a = step.config.algo
+    loss = clipped_value_loss(values, batch.values, batch.returns, value_clip=a.value_clip)
+    step.meter.add_tokens("loss/value_avg", loss.loss, batch.mask)
+    step.meter.add_tokens("val/clipfrac_avg", loss.clipped.float(), batch.mask)
+    total = _aggregate(loss.loss, batch.mask, step)
+    step.meter.add("train/critic_loss", total.detach(), 0)
+    return a.vf_coef * total
+
+
+def ptx_loss(batch: SequenceBatch, step: Step, new: ActorOutput) -> Tensor:
+    """This micro-batch's share of `ptx_coef` times the language-modelling loss on supervised data."""
+    assert step.ptx_size is not None
+    # [b, R]
+    per_token = lm_loss(new.logprobs)
+    step.meter.add_tokens("train/ptx_loss", per_token, batch.response_mask)
+    loss = step.config.algo.ptx_coef * aggregate(per_token, batch.response_mask, step.ptx_size, "token_mean")
+    # Gemini needs a gradient for every weight in every backward pass, a value head's too.
+    return loss if new.values is None else loss + 0.0 * new.values.sum()

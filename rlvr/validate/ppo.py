@@ -1,0 +1,232 @@
+"""The settings of a PPO run, checked before anything is loaded; and its batch arithmetic.
+
+Rules about one setting are beside its field, and `rlvr.validate.settings` applies them. Here are the rules about several settings.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rlvr.config import Config
+from rlvr.config.catalog import Place
+from rlvr.config.conditions import estimator_of, estimators_with, given_estimator, has_critic
+from rlvr.errors import UserError
+from rlvr.rollout.registry import WITHOUT_LOGPROBS, check_engine
+from rlvr.validate.common import check_micro_batch, check_results
+from rlvr.validate.lora import lora_settings
+from rlvr.validate.ray import check_ray
+from rlvr.validate.rewards import check_rewards
+from rlvr.validate.settings import check_ranges, check_unread
+
+
+def check_config(config: Config, flags: Collection[Place] = ()) -> None:
+    """Refuse values out of range, settings that exclude each other, settings that nothing reads, and missing packages.
+
+    Args:
+        config: the settings.
+        flags: the settings that flags gave; see `rlvr.validate.settings`.
+
+    Raises:
+        UserError: says what was given, what is allowed and what to do.
+    """
+    check_ranges(config)
+    _check_estimator(config)
+    _check_shared_trunk(config)
+    _check_losses(config)
+    _check_dynamic_sampling(config)
+    check_rewards(config)
+    check_unread(config, flags)
+    check_ray(config)
+    check_results(config)
+    check_engine(config.rollout.engine)
+    _check_sampled_logprobs(config)
+    lora_settings(config.model)
+    _check_lengths(config)
+    _check_evaluation(config)
+
+
+def _check_estimator(config: Config) -> None:
+    estimator, given = estimator_of(config), given_estimator(config)
+    if estimator.groups and config.rollout.num_generations < 2:
+        raise UserError(
+            f"{given} compares the responses to one prompt, and --num_generations is {config.rollout.num_generations}: give at "
+            f"least 2 (8 is usual), or choose one that needs one: {estimators_with(groups=False)}"
+        )
+    if estimator.greedy and config.rollout.engine == "replay":
+        raise UserError(f"{given} samples a greedy response, which --engine replay can't; choose another estimator")
+    if estimator.greedy and config.reward.reward_aggregation != "sum":
+        raise UserError(
+            f"--reward_aggregation {config.reward.reward_aggregation} makes scores of different responses incomparable with "
+            f"that of the greedy one, which {given} compares them with: use sum"
+        )
+    if not estimator.critic and config.algo.truncated == "bootstrap":
+        raise UserError(
+            f"--truncated bootstrap continues a cut response by the critic's value, and {given} has no critic: use "
+            f"terminal or mask, or {estimators_with(critic=True)}"
+        )
+
+
+def _check_shared_trunk(config: Config) -> None:
+    if not config.model.share_trunk:
+        return
+    if not has_critic(config):
+        raise UserError(
+            f"--share_trunk puts a value head on the actor, and {given_estimator(config)} reads no values: leave it out, or "
+            f"choose one that does: {estimators_with(critic=True)}"
+        )
+    if config.algo.old_logprobs == "sampled":
+        raise UserError(
+            "--old_logprobs sampled saves a forward pass of the actor, which --share_trunk makes anyway for the values: "
+            "leave one of them out"
+        )
+
+
+def _check_losses(config: Config) -> None:
+    a = config.algo
+    if a.kl_target is not None and not a.kl_coef:
+        raise UserError(
+            f"--kl_target {a.kl_target} adapts the coefficient by factors, and --kl_coef 0 stays 0: begin with one above 0, "
+            "such as 0.01, or leave --kl_target out"
+        )
+    if a.ratio == "sequence":
+        _check_sequence_ratio(config)
+    if config.train.disable_loss_mask:
+        raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
+    if a.ptx_coef and not config.data.ptx_dataset:
+        raise UserError(f"--ptx_coef {a.ptx_coef} needs --ptx_dataset; give one, or leave --ptx_coef out")
+    if config.data.ptx_dataset and not a.ptx_coef:
+        raise UserError("--ptx_dataset has no effect at --ptx_coef 0; give a coefficient, or leave the data out")
+
+
+def _check_sequence_ratio(config: Config) -> None:
+    a = config.algo
+    if estimator_of(config).per_token:
+        raise UserError(
+            f"--ratio sequence moves a response as one, and {given_estimator(config)} gives its tokens different advantages: "
+            f"use --ratio token, or one of {estimators_with(per_token=False)}"
+        )
+    if a.loss_reduction != "sequence_mean":
+        raise UserError(
+            f"--ratio sequence needs --loss_reduction sequence_mean, not {a.loss_reduction}, which weighs single tokens"
+        )
+    if a.tis_cap is not None:
+        raise UserError("--tis_cap weighs single tokens, which --ratio sequence moves as one; leave one of them out")
+
+
+def _check_dynamic_sampling(config: Config) -> None:
+    if not config.algo.dynamic_sampling:
+        return
+    if config.rollout.num_generations < 2:
+        raise UserError(
+            f"--dynamic_sampling compares the responses to one prompt, and --num_generations is "
+            f"{config.rollout.num_generations}: give at least 2, or leave it out"
+        )
+    if config.rollout.engine == "replay":
+        raise UserError("--dynamic_sampling asks for further responses; --engine replay has only those of the data")
+
+
+def _check_sampled_logprobs(config: Config) -> None:
+    """Check the two uses of the engine's own logprobs: instead of recomputed ones, or for importance weights (`--tis_cap`)."""
+    engine, sampled = config.rollout.engine, config.algo.old_logprobs == "sampled"
+    if sampled and engine in WITHOUT_LOGPROBS:
+        raise UserError(
+            f"--old_logprobs sampled: --engine {engine} does not give the logprobs that it samples with; take --engine hf, or "
+            "--old_logprobs recompute"
+        )
+    if sampled and (config.rollout.top_k or config.rollout.top_p < 1):
+        raise UserError("--old_logprobs sampled needs the whole distribution: leave --top_k and --top_p out")
+    if config.algo.tis_cap is None:
+        return
+    if sampled:
+        raise UserError(
+            "--tis_cap weighs recomputed logprobs against sampled ones: take --old_logprobs recompute, or no cap"
+        )
+    if engine in WITHOUT_LOGPROBS:
+        raise UserError(
+            f"--tis_cap has no effect with --engine {engine}, which does not give the probabilities that it sampled with: "
+            "take --engine hf, or leave --tis_cap out"
+        )
+
+
+def _check_lengths(config: Config) -> None:
+    r = config.rollout
+    if r.max_new_tokens >= r.max_length:
+        raise UserError(
+            f"--max_new_tokens {r.max_new_tokens} leaves no room for a prompt within --max_length {r.max_length}: raise the "
+            "latter"
+        )
+    check_micro_batch(config.train.micro_batch_tokens, r.max_length, f"--max_length {r.max_length}")
+
+
+def _check_evaluation(config: Config) -> None:
+    e, sources = config.eval, config.data.eval_datasets
+    if len(set(sources)) < len(sources):
+        raise UserError(f"--eval_datasets {' '.join(sources)}: a data set is named twice; name it once")
+    if e.eval_generations > 1 and e.eval_temperature == 0:
+        raise UserError(
+            f"--eval_generations {e.eval_generations} at --eval_temperature 0 gives one response several times: give a "
+            "temperature, such as 0.7 or 1"
+        )
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The batch arithmetic of a run.
+
+    Attributes:
+        prompts_per_step: prompts in one collect step, over all processes.
+        samples_per_episode: responses in one episode, over all processes, as far as the buffers hold them.
+        steps_per_epoch: optimizer steps in one pass over the buffer.
+        total_steps: optimizer steps of the run.
+        actor_steps: those in which the actor learns, so without the critic's warm-up and pretraining.
+        num_episodes: episodes of the run, including those that pretrain the critic.
+    """
+
+    prompts_per_step: int
+    samples_per_episode: int
+    steps_per_epoch: int
+    total_steps: int
+    actor_steps: int
+    num_episodes: int
+
+
+def plan_batches(config: Config, world_size: int) -> BatchPlan:
+    """The batch arithmetic of these settings on so many processes.
+
+    Raises:
+        UserError: sizes that don't divide; the message shows the arithmetic.
+    """
+    r, t = config.rollout, config.train
+    unit = r.num_generations * world_size  # the responses to one prompt stay on one process (pitfall A28)
+    if r.experience_batch_size % unit:
+        raise UserError(
+            f"--experience_batch_size {r.experience_batch_size} does not divide among {world_size} process(es) with "
+            f"--num_generations {r.num_generations}: give a multiple of {unit}"
+        )
+    replicas = max(1, world_size // config.parallel.replica_size)
+    if t.train_batch_size % replicas:
+        what = "processes" if replicas == world_size else f"copies of the model on {world_size} processes"
+        raise UserError(
+            f"--train_batch_size {t.train_batch_size} does not divide among {replicas} {what}: give a multiple of {replicas}"
+        )
+    local = t.num_collect_steps * r.experience_batch_size // replicas
+    if t.buffer_limit:
+        local = min(local, t.buffer_limit)
+    samples, mini_batch = local * replicas, t.train_batch_size * t.accumulation_steps
+    if samples % mini_batch:
+        raise UserError(
+            f"an episode has {samples} samples (--num_collect_steps {t.num_collect_steps} x --experience_batch_size "
+            f"{r.experience_batch_size}, as far as --buffer_limit allows), which do not divide into optimizer steps of "
+            f"{mini_batch} (--train_batch_size {t.train_batch_size} x --accumulation_steps {t.accumulation_steps}): choose "
+            f"sizes so that the first is a multiple of the second"
+        )
+    steps = samples // mini_batch
+    of_critic = config.algo.value_pretraining_episodes
+    episodes = t.num_episodes + of_critic
+    total = episodes * t.num_update_steps * steps
+    alone = max(of_critic * t.num_update_steps * steps, config.algo.critic_warmup_steps)
+    if alone >= total:
+        raise UserError(
+            f"--critic_warmup_steps {config.algo.critic_warmup_steps} leaves the actor none of the run's {total} optimizer "
+            "steps: give fewer, or raise --num_episodes"
+        )
+    return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)

@@ -1,0 +1,152 @@
+"""Presets: settings from papers beneath the user's own, and the combinations of settings that are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlvr.cli.main import main
+from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, to_dict
+from rlvr.config.presets import PRESETS
+from rlvr.errors import UserError
+from rlvr.validate.ppo import check_config, plan_batches
+
+REWARD = ["--reward_functions", "gsm8k_reward_fn"]
+
+
+@pytest.mark.parametrize("model", ["tiny", "some/model"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_preset_is_a_set_of_settings_that_go_together(name: str, model: str) -> None:
+    config = parse([*REWARD, "--preset", name, "--pretrain", model])
+    check_config(config)
+    plan = plan_batches(config, 1)
+    assert 1 <= plan.actor_steps <= plan.total_steps and plan.steps_per_epoch >= 2
+    plan_batches(config, 2)
+    tree, preset = to_dict(config), PRESETS[name]
+    for section, values in preset.settings.items():
+        for key, value in values.items():
+            changed = key in preset.for_tiny.get(section, {}) or (
+                section != "algo" and key in TINY_SETTINGS.get(section, {})
+            )
+            assert tree[section][key] == value or (model == "tiny" and changed), key
+    assert "arXiv" in preset.paper
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_flags_files_and_python_build_the_same_run(name: str, tmp_path: Path) -> None:
+    flags = parse([*REWARD, "--preset", name, "--kl_coef", "0.7"])
+    file = tmp_path / "c.yaml"
+    given = {"algo": {"preset": name, "kl_coef": 0.7}, "reward": {"reward_functions": ["gsm8k_reward_fn"]}}
+    file.write_text(yaml.safe_dump(given))
+    assert flags == parse(["--config", str(file)]) == base_config(given)
+    assert flags.algo.kl_coef == 0.7
+    file.write_text(yaml.safe_dump(to_dict(flags)))
+    assert parse(["--config", str(file)]) == flags, "what a run saves gives the run back"
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump({"algo": {"eps_clip": 0.3, "eps_clip_high": 0.5}}))
+    config = parse(["--config", str(file), "--preset", "dapo", "--eps_clip", "0.1"])
+    assert (config.algo.eps_clip, config.algo.eps_clip_high) == (0.1, 0.5)
+    assert config.algo.dynamic_sampling and config.algo.preset == "dapo"
+
+
+def test_a_preset_for_a_model_named_by_a_flag_has_nothing_of_the_built_in_ones() -> None:
+    config = parse(["--preset", "grpo", "--pretrain", "some/model"])
+    assert config.algo.kl_coef == 0.04 and config.rollout.num_generations == 64 and config.train.lr == 1e-6
+    assert parse(["--pretrain", "some/model"]) == merge(from_dict({}), {"model": {"pretrain": "some/model"}})
+
+
+def test_an_unknown_preset_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", *REWARD, "--preset", "drgrp"]) == 2
+    message = capsys.readouterr().err
+    assert "Did you mean 'drgrpo'?" in message and all(name in message for name in PRESETS)
+    with pytest.raises(UserError, match="there are: ppo"):
+        base_config({"algo": {"preset": "x"}})
+
+
+GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--estimator", "grpo"], "--num_generations is 1: give at least 2"),
+        (["--preset", "grpo", "--num_generations", "1"], "--preset grpo: estimator grpo compares"),
+        (["--estimator", "gprpo"], "unknown advantage estimator 'gprpo'.*Did you mean 'grpo'"),
+        ([*GROUPED, "--critic_lr", "0.1"], "--critic_lr 0.1 has no effect.*gae"),
+        ([*GROUPED, "--lam", "0.5"], "--lam 0.5 has no effect"),
+        ([*GROUPED, "--gamma", "0.9"], "--gamma 0.9 has no effect"),
+        (
+            [*GROUPED, "--critic_warmup_steps", "2"],
+            "--critic_warmup_steps 2 has no effect.*no critic; give --critic_warmup_steps 0, or choose one that has: gae",
+        ),
+        (
+            [*GROUPED, "--value_pretraining_episodes", "2"],
+            "--value_pretraining_episodes 2 has no effect.*no critic; give --value_pretraining_episodes 0",
+        ),
+        (
+            ["--preset", "vapo", "--estimator", "grpo", "--num_generations", "4"],
+            "--critic_lam 1.0 has no effect: --preset vapo: estimator grpo has no critic; give --critic_lam None, or",
+        ),
+        (["--kl_horizon", "5"], "--kl_horizon 5 has no effect without --kl_target"),
+        (["--max_refills", "5"], "--max_refills 5 has no effect without --dynamic_sampling"),
+        (["--preset", "vapo", "--lam", "0.5"], "--lam 0.5 has no effect: --lam_alpha"),
+        ([*GROUPED, "--critic_checkpoint_path", "x"], "--critic_checkpoint_path x has no effect"),
+        ([*GROUPED, "--truncated", "bootstrap"], "--truncated bootstrap.*no critic"),
+        (["--ratio", "sequence"], "--ratio sequence moves a response as one.*grpo"),
+        ([*GROUPED, "--ratio", "sequence"], "needs --loss_reduction sequence_mean, not token_mean"),
+        (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
+        (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
+        (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
+        (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
+        (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
+        (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),
+        (["--kl_horizon", "0"], "--kl_horizon 0"),
+        (["--tis_cap", "0"], "--tis_cap 0.0: must be above 0"),
+        (["--eps_clip_high", "-1"], "--eps_clip_high -1.0"),
+        (["--lam_alpha", "0"], "--lam_alpha 0.0: must be above 0"),
+        (["--critic_lam", "1.5"], "--critic_lam 1.5: must lie between 0 and 1"),
+        (["--positive_threshold", "0.5"], "--positive_threshold 0.5 has no effect"),
+        (["--positive_lm_coef", "-1"], "--positive_lm_coef -1"),
+        (["--dynamic_sampling"], "--dynamic_sampling compares.*at least 2"),
+        (["--dynamic_sampling", "--num_generations", "2", "--engine", "replay"], "--engine replay"),
+        (["--preset", "dapo", "--max_refills", "0"], "--max_refills 0"),
+        (["--estimator", "remax", "--engine", "replay"], "remax samples a greedy response"),
+        (["--estimator", "remax", "--reward_aggregation", "sum_then_normalise"], "use sum"),
+        (["--critic_warmup_steps", "160"], "leaves the actor none of the run's 160 optimizer steps"),
+    ],
+)
+def test_settings_that_can_not_work_together_say_what_to_do(flags: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        config = parse([*REWARD, *flags])
+        check_config(config)
+        plan_batches(config, 1)
+
+
+def test_steps_are_counted_with_the_critics_pretraining() -> None:
+    config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
+    plan = plan_batches(config, 1)
+    assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
+
+
+SHORT = "--num_episodes 2 --experience_batch_size 16 --train_batch_size 8 --eval_samples 4 --warmup_steps 0".split()
+
+
+@pytest.mark.usefixtures("process", "tiny_cache")
+@pytest.mark.parametrize(
+    ("name", "metric"), [("vapo", "loss/positive_lm_avg"), ("dapo", "dynamic/refills"), ("gspo", "policy/clipfrac_avg")]
+)
+def test_presets_run_and_are_printed(
+    name: str, metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *REWARD, *SHORT, "--preset", name, "--save_path", str(tmp_path / "run")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"preset {name} (" in printed and "arXiv" in printed and "eps_clip_high" in printed
+    assert "lr 0.0003 (not 1e-06)" in printed, "what the built-in model changes is said"
+    rows: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert metric in rows[-1]
+    assert (tmp_path / "run" / "critic").is_dir() is (name == "vapo")

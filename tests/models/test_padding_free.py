@@ -1,0 +1,92 @@
+"""Batches without padding: the same states and gradients as with it."""
+
+import pytest
+import torch
+from supervised_harness import reward_model
+from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
+
+from rlvr.models.actor import Actor
+from rlvr.models.backbone import prepare
+from rlvr.models.batch import collate
+from rlvr.models.critic import Critic
+from rlvr.models.padding_free import can_run_padding_free, has_much_padding, padding_free_hidden_states
+
+WITHOUT_PADDING = ("llama", "gpt2", "qwen2-tied")
+
+
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "opt"])  # OPT can from some version on
+def test_who_can_run_padding_free_is_found_out(family) -> None:
+    assert can_run_padding_free(tiny_model(family).base_model) == (family in WITHOUT_PADDING)
+
+
+@pytest.mark.parametrize("family", WITHOUT_PADDING)
+def test_states_and_gradients_are_those_of_each_row_alone(family) -> None:
+    model = tiny_model(family).double()
+    prompts, responses = ragged(3)
+    batch = collate(prompts, responses, pad_id=1)
+    out = padding_free_hidden_states(model.base_model, batch)
+    out[batch.attention_mask.bool()].square().sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+        alone = model.base_model(torch.cat([prompt, response])[None], use_cache=False).last_hidden_state[0]
+        assert torch.allclose(out[row, : len(alone)], alone, rtol=0, atol=1e-10)
+        alone.square().sum().backward()
+    expected = [p.grad for p in model.parameters() if p.grad is not None]
+    assert len(gradients) == len(expected)
+    for mine, theirs in zip(gradients, expected, strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_the_models_settings_are_left_as_they_were() -> None:
+    model = tiny_model()
+    can_run_padding_free(model.base_model)
+    assert model.config._attn_implementation == "sdpa" and "padding_free" not in model.config.to_json_string()
+
+
+def test_only_padding_that_is_worth_it_is_saved() -> None:
+    ids = torch.arange(8)
+    even, uneven = collate([ids, ids], [ids, ids[:7]]), collate([ids, ids], [ids, ids[:2]])
+    left = collate([ids, ids], [ids, ids[:2]], padding_side="left")
+    assert [has_much_padding(batch) for batch in (even, uneven, left)] == [False, True, False]
+
+
+def test_the_decoder_sees_no_padding() -> None:
+    """Counted where it matters: the rows of its first matrix product."""
+    ids, rows = torch.arange(8), []
+    actor = Actor(tiny_model())
+    actor.model.model.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
+    actor(collate([ids, ids], [ids, ids[:2]]))
+    assert rows == [26]
+
+
+def test_a_reward_model_runs_without_padding_too_and_gives_the_same() -> None:
+    model, rows = reward_model(), []
+    ids = [torch.randint(2, VOCAB, (n,)) for n in (9, 3, 14)]
+    batch = collate(ids, [row[:0] for row in ids], pad_id=1)
+    model.decoder.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
+    scores = model(batch)
+    (scores * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model.keep_padding()
+    padded = model(batch)
+    (padded * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert rows == [26, 42]
+    assert torch.allclose(scores, padded, atol=1e-6)
+    assert all(torch.allclose(a, p.grad, atol=1e-5) for a, p in zip(gradients, model.parameters(), strict=True))
+
+
+def test_not_where_activations_are_computed_again() -> None:
+    actor, critic = Actor(tiny_model()), Critic(tiny_model().base_model)
+    assert actor.packs and critic.packs
+    prepare(actor.model, grad_checkpoint=True)
+    prepare(critic.backbone, grad_checkpoint=True)
+    assert not actor.packs and not critic.packs
+
+
+def test_sliding_windows_keep_their_padding() -> None:
+    model = tiny_model("qwen2-tied")
+    assert Actor(model).packs
+    model.config.use_sliding_window, model.config.sliding_window = True, 4
+    assert not can_run_padding_free(model.base_model) and not Actor(model).packs

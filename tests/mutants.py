@@ -1,0 +1,160 @@
+"""A test of the tests: important lines are broken, one at a time, in a copy of the checkout; the tests beside each must fail.
+
+    uv run python -m tests.mutants                 # all, some minutes on 2 cores
+    uv run python -m tests.mutants --only gae kl   # those with such a word in their name
+
+Each mutant is one line of `MUTANTS`: found by its text, so when the code changes or moves, adapt the line here. A mutant that
+no test notices is a hole in the tests, and the exit status is 1. The same tests run unbroken first, so that a failure means
+something.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("rlvr", "rewards", "templates", "scripts", "tests", "benchmarks", "pyproject.toml")
+LIMIT_S = 900
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One broken line: `old`, which stands once in `file`, becomes `new`; `tests` (of them those that match `k`) must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+    k: str = ""
+
+
+LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
+MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
+# fmt: off
+MUTANTS = [
+    Mutant("sign of the advantage", LOSSES, "free = -gain * ratio\n", "free = gain * ratio\n", "tests/core/test_losses.py"),
+    Mutant("ratio clip: the better bound, not the worse", LOSSES, "loss = torch.maximum(free, bound)", "loss = torch.minimum(free, bound)", "tests/core/test_losses.py"),
+    Mutant("ratio clip: clip higher ignored", LOSSES, "clamp(1.0 - clip_range, 1.0 + high)", "clamp(1.0 - clip_range, 1.0 + clip_range)", "tests/core/test_losses.py"),
+    Mutant("value clip", LOSSES, "loss = torch.maximum(loss, bounded_loss)", "loss = torch.minimum(loss, bounded_loss)", "tests/core/test_losses.py"),
+    Mutant("response mask left out of the loss", LOSSES, "return masked_sum(per_token, mask) / (size.tokens or 1.0)", "return per_token.sum() / (size.tokens or 1.0)", "tests/core/test_aggregate.py"),
+    Mutant("accumulation: divided by the micro-batch, not the step", LOSSES, "dim=1).sum() / (size.sequences or 1.0)", "dim=1).mean()", "tests/core/test_aggregate.py"),
+    Mutant("accumulation: tokens of the micro-batch", LOSSES, "/ (size.tokens or 1.0)", "/ max(1, int(mask.sum()))", "tests/trainer/test_learning.py", "a20"),
+    Mutant("GAE without lambda", PER_TOKEN, "delta + gamma * lam * next_advantage", "delta + gamma * next_advantage", "tests/core/test_advantages.py"),
+    Mutant("GAE reads values outside the mask", PER_TOKEN, "next_value = torch.where(here, values[:, t], next_value)", "next_value = values[:, t]", "tests/core/test_advantages.py"),
+    Mutant("KL sign in the reward", "rlvr/core/kl.py", "torch.where(mask, -kl_coef * ", "torch.where(mask, kl_coef * ", "tests/core/test_rewards.py"),
+    Mutant("score on every token", "rlvr/core/kl.py", "torch.where(last_token(mask), ", "torch.where(mask, ", "tests/core/test_rewards.py"),
+    Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),
+    Mutant("stop token not part of the response", "rlvr/core/masked.py", "stops.long().cumsum(dim=1) - stops.long() == 0", "stops.long().cumsum(dim=1) == 0", "tests/core/test_masks.py"),
+    Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values * ~finished", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
+    Mutant("unscored responses are trained on", MAKER, '"mask": mask & trained[:, None]', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),
+    Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
+    Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),
+    Mutant("sign of the entropy bonus", "rlvr/trainer/ppo_update.py", "per_token - a.entropy_coef * new.entropy", "per_token + a.entropy_coef * new.entropy", "tests/trainer/test_learning.py", "entropy"),
+    Mutant("resume without the random state", "rlvr/checkpoint/storage.py", 'torch.set_rng_state(state["cpu"])', "pass", "tests/trainer/test_resume.py", "random_numbers"),
+    Mutant("a failed rename loses the older checkpoint", "rlvr/checkpoint/storage.py", "        if old.exists():\n            old.rename(target)\n        raise", "        raise", "tests/checkpoint/test_storage.py"),
+    Mutant("a draft stays where a checkpoint was written", "rlvr/checkpoint/storage.py", "        draft.rename(target)\n", "        shutil.copytree(draft, target)\n", "tests/checkpoint/test_storage.py"),
+    Mutant("no reward deadline", "rewards/pool/limits.py", "return elapsed_s > deadline_s + min(waited_s, deadline_s)", "return elapsed_s > 1e9", "tests/rewards/pool"),
+    Mutant("grader: nearly equal numbers are equal", "rewards/maths/equivalence.py", "if numbers[0] is not None and numbers[0] == numbers[1]:", "if None not in numbers and abs(numbers[0] - numbers[1]) < 0.01:", "tests/rewards/test_grade.py tests/rewards/maths/test_compare.py"),
+    Mutant("grader: whole numbers by their length", "rewards/maths/equivalence.py", 'answer.lstrip("0") == gold.lstrip("0")', "len(answer) == len(gold)", "tests/rewards/test_grade.py"),
+]
+# fmt: on
+
+
+def main() -> int:
+    """Break, test, tell. Returns the exit status: 1 if a mutant survives."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=[""], help="words in the names of the mutants to try")
+    words = [word.lower() for word in parser.parse_args().only]
+    chosen = [mutant for mutant in MUTANTS if any(word in mutant.name.lower() for word in words)]
+    if not chosen:
+        raise SystemExit(
+            f"no mutant has {' or '.join(words)} in its name; there are: {', '.join(m.name for m in MUTANTS)}"
+        )
+    for mutant in chosen:
+        broken(mutant)  # all of them are found before anything runs
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = copied(Path(folder))
+        check_unbroken(copy, chosen)
+        survivors = [mutant.name for mutant in chosen if not noticed(copy, mutant)]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were noticed")
+    for name in survivors:
+        print(f"SURVIVED: {name}")
+    return 1 if survivors else 0
+
+
+def broken(mutant: Mutant) -> str:
+    """The mutant's file with its line broken.
+
+    Raises:
+        SystemExit: the line is not there, or there more than once.
+    """
+    path = ROOT / mutant.file
+    text = path.read_text() if path.is_file() else ""
+    if text.count(mutant.old) != 1:
+        found = f"{text.count(mutant.old)} times" if text else "not a file"
+        raise SystemExit(
+            f"mutant {mutant.name!r}: {mutant.old!r} is to stand once in {mutant.file}: {found}. Adapt MUTANTS."
+        )
+    return text.replace(mutant.old, mutant.new)
+
+
+def copied(folder: Path) -> Path:
+    """What the tests need of the checkout, in a folder that may be broken."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def check_unbroken(copy: Path, mutants: list[Mutant]) -> None:
+    """Run every test of the mutants on the copy as it is: whole files together, and those of which a part is asked for.
+
+    Raises:
+        SystemExit: one of them fails, so that its failing would say nothing.
+    """
+    for some in ([m for m in mutants if not m.k], [m for m in mutants if m.k]):
+        files = " ".join(dict.fromkeys(file for m in some for file in m.tests.split()))
+        done = pytest_on(copy, files, " or ".join(dict.fromkeys(m.k for m in some))) if some else None
+        if done is not None and done.returncode:
+            raise SystemExit(f"pytest {files} fails with nothing broken:\n{done.stdout[-3000:]}")
+
+
+def noticed(copy: Path, mutant: Mutant) -> bool:
+    """Whether a test fails where this line is broken; prints a line."""
+    start, file = time.monotonic(), copy / mutant.file
+    whole = file.read_text()
+    file.write_text(broken(mutant))
+    try:
+        status = pytest_on(copy, mutant.tests, mutant.k).returncode
+    finally:
+        file.write_text(whole)
+    if status not in (0, 1):  # 1: tests failed; anything else: none was run
+        raise SystemExit(f"mutant {mutant.name!r}: pytest {mutant.tests} -k {mutant.k!r} ended with status {status}")
+    print(f"{'noticed ' if status else 'SURVIVED'}  {time.monotonic() - start:5.0f} s  {mutant.name}", flush=True)
+    return status == 1
+
+
+def pytest_on(copy: Path, files: str, k: str) -> "subprocess.CompletedProcess[str]":
+    """Run tests of the copy on the copy's own modules, up to the first failure."""
+    command = [
+        sys.executable,
+        *"-m pytest -n 0 -x -q -p no:cacheprovider".split(),
+        *files.split(),
+        *(["-k", k] if k else []),
+    ]
+    env = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

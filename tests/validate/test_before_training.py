@@ -1,0 +1,97 @@
+"""Template and right answers are checked before every training."""
+
+import json
+from pathlib import Path
+
+import pytest
+from family_tokenizers import family
+
+from rlvr.cli.main import main
+from rlvr.config import from_dict
+from rlvr.data.problems import Problem, with_good_golds
+from rlvr.errors import UserError
+from rlvr.prompting.conversation import Conversation, ConversationTemplate
+from rlvr.prompting.lint import require_template
+from rlvr.prompting.template import template_dir
+from rlvr.run import parts as build
+
+REWARD = ["--reward_functions", "gsm8k_reward_fn"]
+
+
+def bind(**changes) -> Conversation:
+    settings = json.loads((template_dir() / "qwen2.5.json").read_text()) | changes
+    return Conversation(ConversationTemplate.from_config(settings, "mine.json"), family("qwen2.5"))
+
+
+@pytest.mark.usefixtures("process", "tiny_cache")
+def test_a_template_that_would_ruin_training_stops_it(tmp_path: Path, capsys) -> None:
+    """Its stop never comes: every response would be cut."""
+    settings = json.loads((template_dir() / "tiny.json").read_text())
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(settings | {"stop_ids": ["<|unk|>"], "end_of_assistant": "<|unk|>"}))
+    words = ["train", *REWARD, "--conversation_template_config", str(path), "--save_path", str(tmp_path / "run")]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert "t.json" in told and "the stop ids end the assistant's turn" in told and "--template_check warn" in told
+    assert told.count("\n") == 1
+    short = ["--num_episodes", "1", "--experience_batch_size", "8", "--train_batch_size", "8", "--eval_samples", "2"]
+    assert main([*words, *short, "--template-check", "warn", "--save_path", str(tmp_path / "on")]) == 0
+    assert "the stop ids end the assistant's turn: no" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_a_model_can_still_learn_with_is_a_note() -> None:
+    assert require_template(bind(), "mine") == []
+    (note,) = require_template(bind(system_message="Think."), "mine")
+    assert "tells the model of the format: no" in note and "'mine'" in note
+    broken = bind(stop_ids=["<|endoftext|>"], end_of_assistant=None)
+    with pytest.raises(UserError, match="'mine' does not fit.*the stop ids end"):
+        require_template(broken, "mine")
+    assert any("the stop ids end" in note for note in require_template(broken, "mine", stop=False))
+
+
+def test_truncation_counts_only_where_prompts_are_cut(monkeypatch) -> None:
+    monkeypatch.setattr(Conversation, "truncate_prompt", lambda self, question, limit: [])
+    assert require_template(bind(), "mine") == []
+    with pytest.raises(UserError, match="truncation"):
+        require_template(bind(), "mine", truncates=True)
+
+
+def problems(*answers: str | None) -> list[Problem]:
+    return [Problem(id=str(i), question="q", answer=answer, source=f"d:{i}") for i, answer in enumerate(answers)]
+
+
+def functions(*names: str):
+    from rewards import resolve
+
+    return [resolve(name) for name in names]
+
+
+def test_golds_that_nothing_can_match_are_left_out_and_named() -> None:
+    notes: list[str] = []
+    kept = with_good_golds(problems("4", "", "5", "  "), notes)
+    assert [p.answer for p in kept] == ["4", "5"]
+    assert notes == ["2 of 4 right answers can't be parsed (d:1: '', d:3: '  '); these problems are left out"]
+    with pytest.raises(UserError, match="2 of 2 right answers can't be parsed.*--answer_column"):
+        with_good_golds(problems("", " "), [])
+
+
+def test_golds_that_are_absent_stop_a_run_whose_reward_needs_them() -> None:
+    notes: list[str] = []
+    needy = functions("gsm8k_reward_fn")
+    assert len(with_good_golds(problems("4", None), notes, needy)) == 2
+    assert "1 of 2 problems have no right answer, which gsm8k_reward_fn needs" in notes[0]
+    with pytest.raises(UserError, match="which gsm8k_reward_fn needs; name the column.*--answer_column"):
+        with_good_golds(problems(None, None), [], needy)
+    assert len(with_good_golds(problems(None, None), [], functions("repetition_penalty_fn"))) == 2
+
+
+def test_both_checks_run_where_prompts_are_made(tmp_path: Path, monkeypatch) -> None:
+    """Whatever trains on prompts gets them from here."""
+    data = tmp_path / "d.jsonl"
+    data.write_text("\n".join(json.dumps({"text": f"{i}+1=?"}) for i in range(10, 14)))
+    config = from_dict({"data": {"prompt_dataset": [str(data)]}, "reward": {"reward_functions": ["math_reward_fn"]}})
+    with pytest.raises(UserError, match="no right answer, which math_reward_fn needs"):
+        build.make_prompts(config, bind())
+    config.reward.reward_functions = ["format_reward_fn"]
+    made = build.make_prompts(config, bind(system_message="Think."))
+    assert len(made.train) == 4 and "tells the model of the format" in made.notes[0]
