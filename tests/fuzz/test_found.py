@@ -1,19 +1,17 @@
 """Findings of fuzzing, each as small as it gets. Those of hedging are in test_hedges.py."""
 
-import time
-
 import pytest
+from processor_time import seconds
 
 from rewards import STATUSES, grade
 
 CPU_S = 1.0
 
 
-def seconds(response: str, gold: str) -> float:
+def verdict_s(response: str, gold: str) -> float:
     """Processor time of a verdict."""
-    start = time.thread_time()
     assert grade(response, gold).status in STATUSES
-    return time.thread_time() - start
+    return seconds(lambda: grade(response, gold), limit_s=CPU_S)
 
 
 @pytest.mark.parametrize("sign", ["%", r"\%", r"\text{ percent}", r"^\circ", "!", "'"])
@@ -21,8 +19,8 @@ def seconds(response: str, gold: str) -> float:
 def test_repeated_signs(sign: str, inside: str) -> None:
     """Every two percent signs in the gold took four times as long: 18 of them half a minute (atheris)."""
     many = inside + sign * 16
-    assert seconds("\\boxed{7}", many) < CPU_S
-    assert seconds(f"\\boxed{{{many}}}", "25%") < CPU_S
+    assert verdict_s("\\boxed{7}", many) < CPU_S
+    assert verdict_s(f"\\boxed{{{many}}}", "25%") < CPU_S
 
 
 DEEP = r"\log\cos" * 12
@@ -44,4 +42,4 @@ def test_deep_functions(answer: str, gold: str) -> None:
     """One term took 2 seconds, a sum of twelve half a minute (pairs of pieces, repeated)."""
     if "," in gold:
         answer = ",".join([answer[:400]] * 4)
-    assert seconds(f"\\boxed{{{answer}}}", gold) < CPU_S
+    assert verdict_s(f"\\boxed{{{answer}}}", gold) < CPU_S

@@ -1,8 +1,7 @@
 """Finding the answer in a response: boxes, ####, what the text says, the last number; never in the thinking, never by wavering."""
 
-import time
-
 import pytest
+from processor_time import seconds
 
 from rewards import Tags, grade
 from rewards.extract import MAX_RESPONSE_CHARACTERS, boxed, extract, unbox
@@ -122,7 +121,4 @@ def test_the_end_of_a_long_response_counts() -> None:
 )  # fmt: skip
 def test_long_responses_take_no_time(piece) -> None:
     text = piece * (MAX_RESPONSE_CHARACTERS // len(piece))
-    start = time.thread_time()
-    extract(text)
-    extract(text + " 5")
-    assert time.thread_time() - start < 1.0
+    assert seconds(lambda: (extract(text), extract(text + " 5")), limit_s=1.0) < 1.0

@@ -1,11 +1,11 @@
 """Verdicts: what is right, what is wrong, and that nothing is paid for hedging or repeating the question."""
 
-import time
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processor_time import seconds
 
 from rewards import Tags, check_gold, equivalent, gold_from_gsm8k, grade
 from rewards.grade import MAX_QUESTION_CHARACTERS, echoes
@@ -168,7 +168,5 @@ def test_an_echo_is_wrong_unless_the_gold_says_just_that() -> None:
 
 
 def test_long_questions_take_no_time() -> None:
-    start = time.thread_time()
     for piece in ("6 * 7 ", "\\", "{", "x ", "\\left"):
-        echoes("6*8", piece * MAX_QUESTION_CHARACTERS)
-    assert time.thread_time() - start < 1.0
+        assert seconds(lambda: echoes("6*8", piece * MAX_QUESTION_CHARACTERS), limit_s=0.2) < 0.2  # noqa: B023

@@ -13,6 +13,7 @@ from typing import Any
 import hostile_texts
 import pytest
 from fallback_ready import fallback_ready
+from processor_time import forget_verdicts, seconds
 
 from rewards import STATUSES, Outcome, Tags, grade
 
@@ -33,10 +34,7 @@ def started() -> None:
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> None:
     """No verdict comes from a cache that an earlier test filled."""
-    for module in [m for name, m in sys.modules.items() if name.partition(".")[0] == "rewards"]:
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    forget_verdicts()
 
 
 @pytest.fixture
@@ -65,11 +63,13 @@ def judge(name: str, text: Any) -> None:
     if isinstance(text, str):
         cases += [(f"<think>{text}</think><answer>{text}</answer>", "42", TAGS), (text, text, None)]
     for response, gold, tags in cases:
-        cpu, wall = time.thread_time(), time.monotonic()
+        wall = time.monotonic()
         outcome = grade(response, gold, tags=tags)
-        cpu, wall = time.thread_time() - cpu, time.monotonic() - wall
+        wall = time.monotonic() - wall
         assert isinstance(outcome, Outcome) and outcome.status in STATUSES, name
-        assert cpu < CPU_S and wall < WALL_S, f"{name}: {cpu:.2f} s of processor time, {wall:.2f} s"
+        assert wall < WALL_S, f"{name}: {wall:.2f} s"
+        cpu = seconds(lambda: grade(response, gold, tags=tags), limit_s=CPU_S)  # noqa: B023
+        assert cpu < CPU_S, f"{name}: {cpu:.2f} s of processor time"
 
 
 def judge_some(marker: str) -> int:
