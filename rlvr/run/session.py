@@ -172,6 +172,11 @@ def print_header(session: Session, config: Config, plan: BatchPlan, where: str) 
     if config.model.pretrain == TINY:
         in_effect = _in_effect(tree, TINY_SETTINGS)
         session.say(f"[dim]the built-in model brings its own settings (flags override them): {in_effect}[/]")
+    if t.warmup_steps is not None and t.warmup_steps >= plan.actor_steps:
+        session.console.print(
+            f"[yellow]warning:[/] a warm-up of {t.warmup_steps} steps is longer than the actor's {plan.actor_steps}: its learning rate "
+            "never reaches --lr. Give fewer --warmup_steps, or more --num_episodes."
+        )
     if config.rollout.top_k or config.rollout.top_p < 1:
         session.console.print(
             "[yellow]warning:[/] --top_k and --top_p cut the distribution that responses are sampled from, while logprobs "
