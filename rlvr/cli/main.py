@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlvr.cli.commands import COMMANDS, Run
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.errors import UserError, did_you_mean, escape_control_characters, listed
 
 USER_ERROR = 2
 WIDTH = max(map(len, COMMANDS))
@@ -46,7 +46,7 @@ def run(command: Run, argv: list[str]) -> int:
         command(argv)
         sys.stdout.flush()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("stopped at once; go on from the last checkpoint with --resume", file=sys.stderr)

@@ -55,6 +55,7 @@ from rlvr.run.folder import open_folder
 from rlvr.run.session import check_same_settings, check_same_start
 from rlvr.tracking.meter import Meter
 from rlvr.tracking.samples import tracked_samples
+from rlvr.tracking.terminal import Terminal
 from rlvr.tracking.tracker import MemorySink, Tracker, append_json
 from rlvr.trainer import ppo
 from rlvr.trainer.callbacks import Callback, Watch
@@ -125,7 +126,7 @@ class PPOTrainer:
         scorer = as_reward_model(reward_model, processing_class, self.process.device, args)
         memory = MemorySink()
         self.log_history = memory.rows
-        console = Console(quiet=args.disable_tqdm or not self.process.is_main)
+        console = Terminal(quiet=args.disable_tqdm or not self.process.is_main)
         self._view = ConsoleView(console)
         self.trainer = _make_trainer(
             args,

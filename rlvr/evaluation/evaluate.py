@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers.utils.logging import disable_progress_bar
 
@@ -26,6 +25,7 @@ from rlvr.evaluation.summary import summarise, summarise_each
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Sampling
 from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.terminal import Terminal
 
 # Flags that change a response or its verdict: with another value it is another evaluation, which --resume refuses.
 IDENTITY = (
@@ -126,7 +126,7 @@ def _lines(rewards: RLVRRewardModel, answers: Sequence[GradedResponse]) -> Itera
 
 
 def _bar(total: int, done: int, quiet: bool) -> Progress:
-    console = Console(stderr=True, quiet=quiet)
+    console = Terminal(stderr=True, quiet=quiet)
     bar = Progress(
         TextColumn("answering"),
         BarColumn(bar_width=24),

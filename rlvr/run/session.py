@@ -25,6 +25,7 @@ from rlvr.config.presets import Settings, find_preset
 from rlvr.models.loading import TINY
 from rlvr.run.folder import finish, open_folder, write_config, write_environment
 from rlvr.scorers.build import describe_rewards
+from rlvr.tracking.terminal import Terminal
 from rlvr.trainer.base import BaseTrainer
 from rlvr.validate.ppo import BatchPlan
 
@@ -102,7 +103,7 @@ class Session:
         Raises:
             UserError: the folder can't be written, or holds another run.
         """
-        console = Console(stderr=False, quiet=not process.is_main)
+        console = Terminal(quiet=not process.is_main)
         folder, checkpoint = open_folder(config.ckpt, process.is_main, partial(_warn, console))
         if process.is_main:
             write_config(config, folder)
