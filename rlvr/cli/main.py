@@ -46,7 +46,9 @@ def run(command: Run, argv: list[str]) -> int:
         command(argv)
         sys.stdout.flush()
     except UserError as error:
-        print(f"error: {escape_control_characters(str(error))}", file=sys.stderr)
+        from rlvr.config.secrets import redacted  # with all settings; `rlvr --help` does without them
+
+        print(f"error: {escape_control_characters(redacted(str(error)))}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("stopped at once; go on from the last checkpoint with --resume", file=sys.stderr)

@@ -16,6 +16,7 @@ from rewards import load_plugins
 from rlvr.boost import process as processes
 from rlvr.boost.process import gather_json
 from rlvr.config.reward_options import parse_reward_options
+from rlvr.config.secrets import redacted
 from rlvr.data.prompts import fingerprint
 from rlvr.evaluation.evaluator import Evaluator, GradedResponse
 from rlvr.evaluation.policy import Policy
@@ -68,7 +69,9 @@ def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
         batch_size=a.generation_batch_size,
     )
     evaluator = Evaluator(asked, engine, sampling, tokenizer, conversation, a.seed, a.num_generations)
-    identity = {name: getattr(a, name) for name in IDENTITY} | {"problems": fingerprint(one.prompt for one in asked)}
+    identity = {name: redacted(getattr(a, name)) for name in IDENTITY} | {
+        "problems": fingerprint(one.prompt for one in asked)
+    }
     folder = Path(a.save_path) if a.save_path else None
     records = Records(
         folder if process.is_main else None,
