@@ -186,7 +186,8 @@ class AlgoConfig:
     """PPO and its relatives."""
 
     preset: str | None = None
-    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo."""
+    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
+    cispo, sapo."""
     estimator: str = "gae"
     """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
     prompt), remax (a greedy response to each prompt), reinforce_pp."""
@@ -216,11 +217,18 @@ class AlgoConfig:
     """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
     kl_horizon: Annotated[int, at_least(1), read_when(run.adapts_kl_coef)] = 10_000
     """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
-    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0)] = 0.2
+    policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
+    """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
+    `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
+    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0), read_when(run.clips_ratio)] = 0.2
     """Clip range of the probability ratio."""
-    eps_clip_high: Annotated[float | None, at_least(0, ", or left out")] = None
+    eps_clip_high: Annotated[float | None, at_least(0, ", or left out"), read_when(run.clips_ratio, off=None)] = None
     """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
-    dual_clip: Annotated[float | None, above(1, ", or left out")] = None
+    tau_pos: Annotated[float, alias("sapo_temperature_pos"), above(0), read_when(run.gates_ratio)] = 1.0
+    """Steepness of `sapo`'s gate where the advantage is positive."""
+    tau_neg: Annotated[float, alias("sapo_temperature_neg"), above(0), read_when(run.gates_ratio)] = 1.05
+    """Steepness of `sapo`'s gate elsewhere."""
+    dual_clip: Annotated[float | None, above(1, ", or left out"), read_when(run.has_ppo_loss, off=None)] = None
     """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
     ratio: Literal["token", "sequence"] = "token"
     """Probability ratio that is clipped: each token's, or the whole response's per token (GSPO)."""

@@ -208,6 +208,39 @@ PRESETS: dict[str, Preset] = {
         },
         train={"lr": 1e-6},  # not named
     ),
+    "cispo": Preset(
+        "CISPO, MiniMax-M1, Chen et al. 2025, arXiv:2506.13585",
+        num_generations=16,  # not named; that of DAPO, with which it is compared
+        prompts=16,
+        updates=4,  # sec. 3.1: 16 rounds of updates
+        algo={
+            "estimator": "grpo",  # eq. 2 and 4
+            "policy_loss": "cispo",  # eq. 4 and 5
+            "eps_clip": 1.0,  # sec. 3.1: no lower bound
+            "eps_clip_high": 4.0,  # not named; weights up to 5 in Khatri et al. 2025, arXiv:2510.13786
+            "kl_coef": 0.0,  # sec. 3.1: no divergence
+            "loss_reduction": "token_mean",  # eq. 4
+            "dynamic_sampling": True,  # sec. 3.1
+        },
+        train={
+            "lr": 1e-6,  # not named
+            "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-15,  # sec. 3.2: gradients may be below 1e-14
+        },
+        for_tiny={"rollout": {"num_generations": 8}},
+    ),
+    "sapo": Preset(
+        "SAPO, Gao et al. 2025, arXiv:2511.20347",
+        num_generations=8,  # not named
+        prompts=16,
+        updates=4,  # sec. 5.1: four mini-batches
+        algo={
+            "estimator": "grpo",  # eq. 5
+            "policy_loss": "sapo", "tau_pos": 1.0, "tau_neg": 1.05,  # eq. 5 and 6; sec. 5.1
+            "kl_coef": 0.0,  # left out of the objective, eq. 5
+            "loss_reduction": "sequence_mean",  # eq. 5
+        },
+        train={"lr": 1e-6},  # not named
+    ),
 }  # fmt: skip
 
 

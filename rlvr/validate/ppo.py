@@ -108,6 +108,11 @@ def _check_sequence_ratio(config: Config) -> None:
         raise UserError(
             f"--ratio sequence needs --loss_reduction sequence_mean, not {a.loss_reduction}, which weighs single tokens"
         )
+    if a.policy_loss != "ppo":
+        raise UserError(
+            f"--policy_loss {a.policy_loss} is made for the ratios of tokens, and --ratio sequence has one for a response: leave one of "
+            "them out"
+        )
     if a.tis_cap is not None:
         raise UserError("--tis_cap weighs single tokens, which --ratio sequence moves as one; leave one of them out")
 

@@ -55,7 +55,13 @@ def test_presets_step_as_their_papers_do() -> None:
     found = {name: parse([*REWARD, "--preset", name, "--pretrain", "some/model"]).train for name in PRESETS}
     constant = {name for name, train in found.items() if train.lr_schedule == "constant"}
     assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo"}
-    assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {"ppo", "orz", "drgrpo"}
+    assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {
+        "ppo",
+        "orz",
+        "drgrpo",
+        "cispo",
+    }
+    assert found["cispo"].adam_eps == 1e-15
     assert {name: train.warmup_steps for name, train in found.items() if train.warmup_steps is not None} == {
         "ppo": 80,
         "orz": 50,
@@ -144,6 +150,7 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
         (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
+        (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
         (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),
