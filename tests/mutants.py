@@ -51,6 +51,8 @@ MUTANTS = [
     Mutant("KL sign in the reward", "rlvr/core/kl.py", "torch.where(mask, -kl_coef * ", "torch.where(mask, kl_coef * ", "tests/core/test_rewards.py"),
     Mutant("score on every token", "rlvr/core/kl.py", "torch.where(last_token(mask), ", "torch.where(mask, ", "tests/core/test_rewards.py"),
     Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),
+    Mutant("KL estimate k3_weighted without the ratio's gradient", "rlvr/core/kl.py", "bounded_exp(zero_unless(finite, log_ratio)) * k3", "bounded_exp(zero_unless(finite, log_ratio)).detach() * k3", "tests/core/test_kl.py"),
+    Mutant("KL in the loss without the old policy", "rlvr/trainer/ppo_update.py", "kl_kind_of(step.config), batch.logprobs)", "kl_kind_of(step.config), new.logprobs)", "tests/trainer/test_learning.py", "a15"),
     Mutant("stop token not part of the response", "rlvr/core/masked.py", "stops.long().cumsum(dim=1) - stops.long() == 0", "stops.long().cumsum(dim=1) == 0", "tests/core/test_masks.py"),
     Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values * ~finished", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
     Mutant("unscored responses are trained on", MAKER, '"mask": mask & trained[:, None]', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),

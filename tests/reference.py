@@ -80,10 +80,12 @@ def token_values(outputs: Row, ids: Sequence[int], prompt_length: int) -> list[f
 # --- Rewards and advantages of one sample -----------------------------------------------------------------------------
 
 
-def kl_estimate(logprob: float, ref_logprob: float, kind: str) -> float:
-    """Schulman's estimators of KL(policy || reference) at one token."""
+def kl_estimate(logprob: float, ref_logprob: float, kind: str, old_logprob: float | None = None) -> float:
+    """Schulman's estimators of KL(policy || reference) at one token; `k3_weighted` times policy / policy that sampled."""
     log_r = ref_logprob - logprob
-    return {"k1": -log_r, "k2": log_r**2 / 2, "k3": math.exp(log_r) - 1 - log_r}[kind]
+    k3 = math.exp(log_r) - 1 - log_r
+    ratio = 1.0 if old_logprob is None else math.exp(logprob - old_logprob)
+    return {"k1": -log_r, "k2": log_r**2 / 2, "k3": k3, "k3_weighted": ratio * k3}[kind]
 
 
 def token_rewards(score: float, kl: Row, mask: Flags, kl_coef: float) -> list[float]:

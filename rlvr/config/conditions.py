@@ -14,6 +14,7 @@ from rlvr.errors import UserError
 
 if TYPE_CHECKING:
     from rlvr.core.advantages import Estimator
+    from rlvr.core.kl import KLKind
 
 BUILTIN = "builtin"
 """Name of the problems and examples that come with rlvr, as a data set."""
@@ -135,6 +136,25 @@ def has_ptx_data(c: Any) -> bool:
 @condition(why=" at --kl_coef 0: there is no reference model")
 def has_frozen_models(c: Any) -> bool:
     return measures_divergence(c) or has_reward_model(c)
+
+
+def kl_kind_of(c: Any) -> "KLKind":
+    """The estimate of the divergence that the run uses: the one given, or the one that suits its place.
+
+    Raises:
+        UserError: the gradient of the given one is wrong in its place.
+    """
+    from rlvr.core.kl import SUITED, WHY_NOT
+
+    place, given = c.algo.kl_in, c.algo.kl_estimator
+    suited = SUITED[place]
+    if given is None or given in suited or not measures_divergence(c):
+        return given or suited[0]
+    elsewhere = next(other for other, kinds in SUITED.items() if given in kinds)
+    raise UserError(
+        f"--kl_estimator {given} with --kl_in {place} {WHY_NOT[place]}. Give --kl_estimator {' or '.join(suited)} there, or "
+        f"--kl_in {elsewhere}"
+    )
 
 
 # Responses and data.

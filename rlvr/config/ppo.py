@@ -208,8 +208,9 @@ class AlgoConfig:
     """Length-adaptive lambda (VAPO): 1 - 1 / (lam_alpha x length of the response), in place of `lam`."""
     kl_coef: Annotated[float, alias("rl_kl_coef"), at_least(0)] = 0.1
     """Weight of the divergence from the initial model; 0 leaves the reference model out altogether."""
-    kl_estimator: Annotated[Literal["k1", "k2", "k3"], read_when(run.measures_divergence)] = "k1"
-    """Estimator of the divergence per token (Schulman 2020)."""
+    kl_estimator: Annotated[Literal["k1", "k2", "k3", "k3_weighted"] | None, read_when(run.measures_divergence)] = None
+    """Estimator of the divergence per token (Schulman 2020). Default: the one whose gradient is right in its place: k1 in the
+    reward, k3_weighted (k3 times the probability ratio) in the loss, where k2 and k3 can be chosen too."""
     kl_in: Annotated[Literal["reward", "loss"], read_when(run.measures_divergence)] = "reward"
     """Place of the divergence: a penalty in each token's reward, or a term of the loss. Never both."""
     kl_target: Annotated[float | None, above(0, " (nats for a response), or left out for a fixed coefficient")] = None

@@ -28,6 +28,7 @@ from rlvr.boost.boosted import Boosted
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
+from rlvr.config.conditions import kl_kind_of
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.losses import importance_weights
@@ -112,6 +113,7 @@ class BaseExperienceMaker(ABC):
         self.reward_model, self.sampling, self.config = reward_model, sampling, config
         self.kl_coef = config.algo.kl_coef
         self.estimator = get_estimator(config.algo.estimator)
+        self.kl_kind = kl_kind_of(config)
 
     @abstractmethod
     def respond(
@@ -195,7 +197,7 @@ class BaseExperienceMaker(ABC):
             totals, trained = verdicts.totals.to(mask.device), verdicts.trained.to(mask.device)
             # Without a reference model the divergence is 0 on every token.
             ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
-            kl = kl_estimate(scores.logprobs, ref_logprobs, a.kl_estimator)
+            kl = kl_estimate(scores.logprobs, ref_logprobs, self.kl_kind)
             # [B, R] each. A divergence that is a term of the loss (`kl_in`) is not taken off the rewards as well.
             rewards, non_score = token_rewards(totals, kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0)
             # The mean stays: moved, it would pay or fine every token merely for being there. Collective: every rank comes here

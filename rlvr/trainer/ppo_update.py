@@ -20,6 +20,7 @@ from rlvr.boost.boosted import Boosted, Pass
 from rlvr.boost.process import Replica
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
 from rlvr.config import Config
+from rlvr.config.conditions import kl_kind_of
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
     StepSize,
@@ -291,7 +292,7 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
     if a.kl_in == "loss" and step.kl_coef:
-        kl = kl_estimate(new.logprobs, batch.ref_logprobs, a.kl_estimator)
+        kl = kl_estimate(new.logprobs, batch.ref_logprobs, kl_kind_of(step.config), batch.logprobs)
         per_token = per_token + step.kl_coef * kl
         meter.add_tokens("loss/kl_avg", kl, mask)
     total = _aggregate(per_token, mask, step)

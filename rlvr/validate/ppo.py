@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlvr.config import Config
 from rlvr.config.catalog import Place
-from rlvr.config.conditions import estimator_of, estimators_with, given_estimator, has_critic
+from rlvr.config.conditions import estimator_of, estimators_with, given_estimator, has_critic, kl_kind_of
 from rlvr.errors import UserError
 from rlvr.rollout.registry import WITHOUT_LOGPROBS, check_engine
 from rlvr.validate.common import check_micro_batch, check_results
@@ -82,6 +82,7 @@ def _check_shared_trunk(config: Config) -> None:
 
 def _check_losses(config: Config) -> None:
     a = config.algo
+    kl_kind_of(config)  # refuses an estimate whose gradient is wrong in its place
     if a.kl_target is not None and not a.kl_coef:
         raise UserError(
             f"--kl_target {a.kl_target} adapts the coefficient by factors, and --kl_coef 0 stays 0: begin with one above 0, "

@@ -102,6 +102,13 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
         (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
+        (
+            ["--kl_in", "loss", "--kl_estimator", "k1"],
+            "k1 with --kl_in loss has no force.*k3_weighted or k2 or k3.*--kl_in reward",
+        ),
+        (["--kl_estimator", "k3"], "k3 with --kl_in reward draws.*Give --kl_estimator k1 there, or --kl_in loss"),
+        (["--kl_estimator", "k2"], "k2 with --kl_in reward draws"),
+        (["--preset", "grpo", "--kl_in", "reward"], "k3 with --kl_in reward draws"),
         (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),

@@ -296,7 +296,7 @@ def test_the_coefficient_of_the_divergence_adapts_and_stays_in_force(tmp_path: P
         rows = Rows()
         trainer = make_trainer(
             kl_coef=0.5, initial_model=tiny_model(seed=3), callbacks=[rows],
-            settings={"kl_target": target, "kl_horizon": 640, "kl_estimator": "k3"},
+            settings={"kl_target": target, "kl_horizon": 640},
         )  # fmt: skip
         trainer.fit(3, 1, 1, loader())
         got = [r["objective/kl_coef"] for r in rows.rows]

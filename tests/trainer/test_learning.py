@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from reference import ReferenceSample, reference_step
+from reference import ReferenceSample, kl_estimate, reference_step
 from tiny_models import tiny_model
 from trainer_harness import experience, settings_of
 
@@ -143,6 +143,23 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     before = flat(still)
     learn(still, critic, items, 8, settings_of(kl_in="reward", kl_coef=0.5))
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
+
+
+@pytest.mark.parametrize("given", [None, "k2", "k3"])
+def test_a15_the_divergence_in_the_loss_equals_the_oracle(given) -> None:
+    """After the policy has moved from the one that sampled; the default is the estimate that is right there."""
+    items = experience()
+    settings = settings_of(kl_in="loss", kl_coef=0.5, kl_estimator=given)
+    actor, critic = roles()
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    new = actor.unwrapped(batch, 1.0).logprobs
+    want = [
+        kl_estimate(float(new[row, t]), float(i.ref_logprobs[t]), given or "k3_weighted", float(i.logprobs[t]))
+        for row, i in enumerate(items)
+        for t in range(len(i.logprobs))
+    ]
+    got = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    assert got == pytest.approx(sum(want) / len(want), rel=1e-5)
 
 
 @pytest.mark.parametrize(("coef", "rises"), [(0.5, True), (-0.5, False)])

@@ -26,15 +26,15 @@ def collect(trainer, count=6):
 
 
 @pytest.mark.parametrize("truncated", ["terminal", "bootstrap", "mask"])
-@pytest.mark.parametrize("kl", [("k1", 0.3), ("k3", 0.2)])
+@pytest.mark.parametrize("kl", [("reward", 0.3), ("loss", 0.2)])
 def test_a02_a09_a10_a11_a12_a15_experience_equals_the_oracle(truncated, kl) -> None:
-    kind, coef = kl
+    place, coef = kl
     trainer = make_trainer(
         kl_coef=coef,
         engine=FixedEngine(RESPONSES),
         initial_model=tiny_model(seed=5),
         temperature=0.8,
-        settings={"kl_estimator": kind, "truncated": truncated, "gamma": 0.97, "lam": 0.9},
+        settings={"kl_in": place, "truncated": truncated, "gamma": 0.97, "lam": 0.9},
     )
     got = collect(trainer)
     reference = Actor(tiny_model(seed=5))
@@ -56,7 +56,8 @@ def test_a02_a09_a10_a11_a12_a15_experience_equals_the_oracle(truncated, kl) -> 
                 bootstrap=values.last_values.item() if truncated == "bootstrap" and not finished else 0.0,
             )
         )
-    want = oracle_experience(rollouts, kl_coef=coef, gamma=0.97, lam=0.9, kl_kind=kind, whiten_advantages=False)
+    paid = coef if place == "reward" else 0.0
+    want = oracle_experience(rollouts, kl_coef=paid, gamma=0.97, lam=0.9, whiten_advantages=False)
     for item, sample, response in zip(got, want, RESPONSES, strict=True):
         assert item.advantages.tolist() == pytest.approx(list(sample.advantages), abs=2e-5)
         assert item.returns.tolist() == pytest.approx(list(sample.returns), abs=2e-5)
