@@ -157,6 +157,14 @@ def kl_kind_of(c: Any) -> "KLKind":
     )
 
 
+# The optimizer.
+
+
+@condition(why=" with --lr_schedule constant", instead="take cosine or linear")
+def lowers_lr(c: Any) -> bool:
+    return c.train.lr_schedule != "constant"
+
+
 # Responses and data.
 
 
