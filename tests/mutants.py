@@ -35,6 +35,7 @@ class Mutant:
     k: str = ""
 
 
+MISMATCH = "rlvr/core/mismatch.py"
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
 # fmt: off
@@ -55,6 +56,11 @@ MUTANTS = [
     Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),
     Mutant("KL estimate k3_weighted without the ratio's gradient", "rlvr/core/kl.py", "bounded_exp(zero_unless(finite, log_ratio)) * k3", "bounded_exp(zero_unless(finite, log_ratio)).detach() * k3", "tests/core/test_kl.py"),
     Mutant("KL in the loss without the old policy", "rlvr/trainer/ppo_update.py", "kl_kind_of(step.config), batch.logprobs)", "kl_kind_of(step.config), new.logprobs)", "tests/trainer/test_learning.py", "a15"),
+    Mutant("importance weights upside down", MISMATCH, "at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()", "at_least_float32(sampler_logprobs).detach() - at_least_float32(logprobs).detach()", "tests/core/test_mismatch.py"),
+    Mutant("a masked response keeps its weight", MISMATCH, "(judged >= c.low) & (judged <= c.high), weight, 0.0)", "(judged >= c.low) | (judged <= c.high), weight, 0.0)", "tests/core/test_mismatch.py"),
+    Mutant("tokens that don't count in a response's ratio", MISMATCH, "else masked_mean)(log_ratio, mask, dim=1)", "else masked_mean)(log_ratio, torch.ones_like(mask), dim=1)", "tests/core/test_mismatch.py"),
+    Mutant("positive advantages are left out too", MISMATCH, "far[:, None] & (advantages < 0)", "far[:, None] & (advantages <= 9)", "tests/core/test_mismatch.py"),
+    Mutant("weights against the present policy", "rlvr/trainer/ppo_update.py", "importance_weights(batch.logprobs, batch.sampler_logprobs,", "importance_weights(logprobs, batch.sampler_logprobs,", "tests/trainer/test_learning.py", "importance"),
     Mutant("stop token not part of the response", "rlvr/core/masked.py", "stops.long().cumsum(dim=1) - stops.long() == 0", "stops.long().cumsum(dim=1) == 0", "tests/core/test_masks.py"),
     Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values * ~finished", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
     Mutant("unscored responses are trained on", MAKER, '"mask": mask & trained[:, None]', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),

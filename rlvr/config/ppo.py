@@ -228,9 +228,21 @@ class AlgoConfig:
     old_logprobs: Literal["recompute", "sampled"] = "recompute"
     """Logprobs of the sampling policy: from a forward pass like those of learning, so that the first ratio is exactly 1,
     or those that the engine sampled with: a forward pass less, and ratios that are off by rounding."""
-    tis_cap: Annotated[float | None, above(0, ", or left out")] = None
-    """Weigh tokens by (trainer's probability / engine's probability), at most this, where the engine gives its
-    probabilities (truncated importance sampling). Default: no weights."""
+    mismatch_correction: Literal["none", "truncate", "mask"] | None = None
+    """Weigh the policy loss by trainer's probability / engine's probability, and bring what is beyond the bounds to them, or leave it
+    out. Default: truncate where the two differ by design (`--engine vllm`, `--one_step_off_policy`), else none."""
+    mismatch_level: Annotated[
+        Literal["token", "sequence", "geometric", "arithmetic"] | None, read_when(run.corrects_mismatch)
+    ] = None
+    """Ratio that is compared with the bounds: each token's, the whole response's, or the mean over its tokens, geometric or
+    arithmetic (to mask by only). Default: token; sequence with `--ratio sequence`."""
+    mismatch_low: Annotated[float | None, at_least(0, ", or left out"), read_when(run.corrects_mismatch)] = None
+    """Lower bound of that ratio. Default: by level 0.5, 1/3, 0.99, 0.9 to mask; 0 to truncate."""
+    mismatch_high: Annotated[float | None, above(0, ", or left out"), read_when(run.corrects_mismatch)] = None
+    """Upper bound of that ratio. Default: by level 2, 3, 1.01, 1.1."""
+    off_policy_mask_threshold: Annotated[float | None, above(0, " (nats a token), or left out")] = None
+    """Leave out responses with a negative advantage once the policy has gone so far from the one that sampled them: mean of log
+    sampler's - log policy's probability (DeepSeek-V3.2). Default: none."""
     value_clip: Annotated[
         float | None, alias("rl_value_clip_range", "cliprange_value"), read_when(run.has_critic, off=None)
     ] = 0.2
@@ -358,8 +370,8 @@ class RayConfig:
     max_reward_workers: Annotated[int, at_least(1), read_when(run.on_ray, run.has_workers_of_their_own)] = 4
     """Most of those processes, started while responses wait to be scored, and ended when there is nothing to do."""
     one_step_off_policy: Annotated[bool, read_when(run.on_ray, off=False), FIXED] = False
-    """Generate the next episode's responses while this one's are learned from, with the weights from before; needs
-    `--tis_cap`, which corrects for it."""
+    """Generate the next episode's responses while this one's are learned from, with the weights from before;
+    `--mismatch_correction` corrects for it."""
 
 
 @forbid_unknown

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
@@ -28,14 +29,14 @@ from rlvr.boost.boosted import Boosted
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
-from rlvr.config.conditions import kl_kind_of
+from rlvr.config.conditions import correction_of, kl_kind_of
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
 from rlvr.core.kl import kl_estimate, token_rewards
-from rlvr.core.losses import importance_weights
 from rlvr.core.masked import whiten
 from rlvr.data.prompts import Prompt
+from rlvr.errors import UserError
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
+from rlvr.experience.metrics import record_groups, record_mismatch, record_samples, record_scores, record_totals
 from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
@@ -113,7 +114,7 @@ class BaseExperienceMaker(ABC):
         self.reward_model, self.sampling, self.config = reward_model, sampling, config
         self.kl_coef = config.algo.kl_coef
         self.estimator = get_estimator(config.algo.estimator)
-        self.kl_kind = kl_kind_of(config)
+        self.kl_kind, self.correction = kl_kind_of(config), correction_of(config)
 
     @abstractmethod
     def respond(
@@ -215,7 +216,7 @@ class BaseExperienceMaker(ABC):
                 "mask": mask & trained[:, None],
                 "values": scores.values,
                 "returns": out.returns,
-                "importance": self._importance(rollouts, scores, meter),
+                "sampler_logprobs": self._sampler_logprobs(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
             }
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
@@ -252,18 +253,27 @@ class BaseExperienceMaker(ABC):
             )
         )
 
-    def _importance(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
-        """[B, R] truncated importance weights of the tokens; None unless asked for, and the engine gave its logprobs."""
-        given = [r.logprobs for r in rollouts]
-        cap = self.config.algo.tis_cap
-        if cap is None or any(row is None for row in given):
+    def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
+        """[B, R] the engine's own logprobs, if the loss reads them. How far they are from the trainer's is recorded wherever
+        there are both.
+
+        Raises:
+            UserError: they are to be corrected for, and the engine gave none.
+        """
+        a, needed = self.config.algo, self.correction.how != "none"
+        given = [r.logprobs for r in rollouts if r.logprobs is not None]
+        if len(given) < len(rollouts) or a.old_logprobs == "sampled":
+            if needed:
+                raise UserError(
+                    f"--mismatch_correction {self.correction.how}: the engine gave no logprobs of what it sampled (this model may be "
+                    "one that it leaves to transformers' generate): give --mismatch_correction none"
+                )
             return None
-        of_sampler = pad_sequence([row.float() for row in given if row is not None], batch_first=True)
-        of_sampler = of_sampler.to(scores.logprobs.device)
-        # Columns may differ: scores have at least one, the engine none where all responses are empty.
-        weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, cap)
-        record_importance(meter, weights, cap, scores.mask[:, : of_sampler.size(1)])
-        return weights
+        of_sampler = pad_sequence([row.float() for row in given], batch_first=True).to(scores.logprobs.device)
+        # Scores have at least one column, the engine's none where all responses are empty.
+        of_sampler = pad(of_sampler, (0, scores.mask.size(1) - of_sampler.size(1)))
+        record_mismatch(meter, scores.logprobs, of_sampler, scores.mask, self.correction)
+        return of_sampler if needed or a.off_policy_mask_threshold is not None else None
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):

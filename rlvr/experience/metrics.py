@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from rewards.combine import Combined
+from rlvr.core.kl import kl_estimate
+from rlvr.core.mismatch import BOUNDS, Correction, Level, importance_weights, log_ratios, ratios
 from rlvr.experience.scoring import ModelScores
 from rlvr.rollout.engine import Rollout
 from rlvr.scorers.rules import metrics_of
@@ -68,10 +70,30 @@ def record_samples(
             meter.add(name, value)
 
 
-def record_importance(meter: Meter, weights: Tensor, cap: float, mask: Tensor) -> None:
-    """Record how far the engine's probabilities are from the trainer's: the mean weight, and the share of tokens at the cap."""
-    meter.add_tokens("sampler/weight_avg", weights, mask)
-    meter.add_tokens("sampler/capped", (weights >= cap).float(), mask)
+def record_mismatch(
+    meter: Meter, logprobs: Tensor, sampler_logprobs: Tensor, mask: Tensor, correction: Correction
+) -> None:
+    """Record how far the engine's probabilities are from the trainer's ([B, R] each), and what a correction does about it.
+
+    The shares outside bounds are those of `BOUNDS` whatever the correction's own are, so that runs can be compared.
+    """
+    log_ratio, some = log_ratios(logprobs, sampler_logprobs), mask.any(dim=1)
+    meter.add_tokens("sampler/delta_avg", log_ratio.abs(), mask)
+    meter.add_max("sampler/delta_max", log_ratio.abs(), mask)
+    meter.add_tokens("sampler/kl", kl_estimate(sampler_logprobs, logprobs, "k3"), mask)
+    meter.add_tokens("sampler/tokens_outside", _outside(log_ratio, mask, "token"), mask)
+    meter.add_tokens("sampler/responses_outside", _outside(log_ratio, mask, "sequence")[:, 0], some)
+    if correction.how != "none":
+        weights = importance_weights(logprobs, sampler_logprobs, mask, correction)
+        judged = ratios(log_ratio, mask, correction.level)
+        meter.add_tokens("sampler/weight_avg", weights, mask)
+        meter.add_tokens("sampler/corrected", ((judged < correction.low) | (judged > correction.high)).float(), mask)
+
+
+def _outside(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """[B, R] 1 where the ratio at this level is beyond its usual bounds, else 0."""
+    (low, high), found = BOUNDS[level], ratios(log_ratio, mask, level)
+    return ((found < low) | (found > high)).float()
 
 
 # ColossalChat's names of the same quantities.

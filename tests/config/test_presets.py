@@ -9,6 +9,7 @@ import yaml
 
 from rlvr.cli.main import main
 from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, to_dict
+from rlvr.config.conditions import correction_of
 from rlvr.config.presets import PRESETS
 from rlvr.errors import UserError
 from rlvr.validate.ppo import check_config, plan_batches
@@ -100,7 +101,21 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--ratio", "sequence"], "--ratio sequence moves a response as one.*grpo"),
         ([*GROUPED, "--ratio", "sequence"], "needs --loss_reduction sequence_mean, not token_mean"),
         (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
-        (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
+        (
+            ["--preset", "gspo", "--mismatch_correction", "mask", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric weighs single tokens.*--mismatch_level sequence",
+        ),
+        (
+            ["--mismatch_correction", "truncate", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric is a mean.*--mismatch_correction mask",
+        ),
+        (
+            ["--mismatch_correction", "mask", "--mismatch_low", "1.5"],
+            "--mismatch_low 1.5 and --mismatch_high 2 leave out what agrees",
+        ),
+        (["--mismatch_correction", "truncate", "--old_logprobs", "sampled"], "take --old_logprobs recompute"),
+        (["--mismatch_correction", "mask", "--engine", "generate"], "--engine generate, which does not give"),
+        (["--off_policy_mask_threshold", "0"], "--off_policy_mask_threshold 0.0: must be above 0"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
         (
             ["--kl_in", "loss", "--kl_estimator", "k1"],
@@ -113,7 +128,7 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),
         (["--kl_horizon", "0"], "--kl_horizon 0"),
-        (["--tis_cap", "0"], "--tis_cap 0.0: must be above 0"),
+        (["--mismatch_high", "0"], "--mismatch_high 0.0: must be above 0"),
         (["--eps_clip_high", "-1"], "--eps_clip_high -1.0"),
         (["--lam_alpha", "0"], "--lam_alpha 0.0: must be above 0"),
         (["--critic_lam", "1.5"], "--critic_lam 1.5: must lie between 0 and 1"),
@@ -132,6 +147,25 @@ def test_settings_that_can_not_work_together_say_what_to_do(flags: list[str], sa
         config = parse([*REWARD, *flags])
         check_config(config)
         plan_batches(config, 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "how", "level", "bounds"),
+    [
+        ([], "none", "token", (0.5, 2)),
+        (["--engine", "paged"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm"], "truncate", "token", (0, 2)),
+        (["--engine", "vllm", "--preset", "gspo"], "truncate", "sequence", (0, 3)),
+        (["--engine", "vllm", "--mismatch_correction", "none"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--top_k", "5"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--old_logprobs", "sampled"], "none", "token", (0.5, 2)),
+        (["--ray", "--one_step_off_policy"], "truncate", "token", (0, 2)),
+        (["--mismatch_correction", "mask", "--mismatch_level", "sequence", "--mismatch_low", "0"], "mask", "sequence", (0, 3)),
+    ],
+)  # fmt: skip
+def test_what_differs_by_design_is_corrected_by_default(flags, how, level, bounds) -> None:
+    found = correction_of(parse([*REWARD, *flags]))
+    assert (found.how, found.level, (found.low, found.high)) == (how, level, bounds)
 
 
 def test_steps_are_counted_with_the_critics_pretraining() -> None:

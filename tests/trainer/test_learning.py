@@ -222,15 +222,16 @@ def collect_batch(items: list[Experience]):
 def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
     items = experience()
     settings = settings_of(entropy_coef=0.01)
+    corrected = settings_of(entropy_coef=0.01, mismatch_correction="truncate")
     moves = []
     for weight in (None, 1.0, 0.5):
+        sampler = {} if weight is None else {"sampler_logprobs": [i.logprobs - math.log(weight) for i in items]}
         weighted = [
-            i if weight is None else Experience(**{**i.tensors(), "importance": torch.full_like(i.logprobs, weight)})
-            for i in items
+            Experience(**i.tensors(), **{name: rows[n] for name, rows in sampler.items()}) for n, i in enumerate(items)
         ]
         actor, critic = roles()
         before = flat(actor)
-        learn(actor, critic, weighted, 4, settings)
+        learn(actor, critic, weighted, 4, settings if weight is None else corrected)
         moves.append(flat(actor) - before)
     actor, critic = roles()
     before = flat(actor)

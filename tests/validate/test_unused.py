@@ -44,6 +44,10 @@ UNREAD = [
     (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
     (["--kl_horizon", "10000"], "without --kl_target"),
+    *(
+        ([f"--mismatch_{name}", value], "without a correction")
+        for name, value in (("level", "token"), ("low", "0.5"), ("high", "3"))
+    ),
     (["--lr_schedule", "constant", "--lr_floor", "0.1"], "take cosine or linear"),
     (["--positive_threshold", "0.5"], "at --positive_lm_coef 0"),
     (["--max_refills", "3"], "without --dynamic_sampling"),
@@ -129,7 +133,7 @@ ALWAYS = {
     "neural_reward_model missing_eos_penalty",
     "env": "rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
-    "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
+    "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
     "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
     "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
