@@ -206,6 +206,11 @@ def corrects_mismatch(c: Any) -> bool:
 # Responses and data.
 
 
+@condition(why=" with --truncated bootstrap, where the critic's value takes the place of a cut response's score")
+def pays_cut_responses(c: Any) -> bool:
+    return c.algo.truncated != "bootstrap"
+
+
 @condition(why=" without --dynamic_sampling", instead="give --dynamic_sampling")
 def samples_dynamically(c: Any) -> bool:
     return c.algo.dynamic_sampling

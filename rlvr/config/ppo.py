@@ -135,7 +135,7 @@ class RewardConfig:
     neural_reward_model: bool = True
     """Allow a neural reward model. `--no_neural_reward_model` means that rules alone pay, and refuses `--rm_checkpoint_path`; to name
     `--reward_functions` without the latter has the same effect."""
-    missing_eos_penalty: float = 0.0
+    missing_eos_penalty: Annotated[float, read_when(run.pays_cut_responses, off=0.0)] = 0.0
     """Taken off the score of a response that was cut by the length limit."""
 
 
@@ -273,7 +273,8 @@ class AlgoConfig:
     loss_reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     """Mean over all tokens of the optimizer step, over sequences, or the sum over a constant number of tokens."""
     truncated: Literal["terminal", "bootstrap", "mask"] = "terminal"
-    """A response cut by the length limit ends the episode, is continued by the critic's value, or is not trained on."""
+    """A response cut by the length limit ends the episode, is continued by the critic's value (in place of its score), or is not
+    trained on."""
 
 
 @dataclass

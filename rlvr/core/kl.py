@@ -77,11 +77,17 @@ def kl_estimate(logprobs: Tensor, ref_logprobs: Tensor, kind: KLKind, old_logpro
     raise ValueError(f"unknown KL estimate {kind!r}; there are 'k1', 'k2', 'k3' and 'k3_weighted'")
 
 
+LEAST_KL_COEF = 1e-6
+"""As good as none, and near enough to what matters to come back from."""
+
+
 def adapted_kl_coef(coef: float, kl: float, target: float, samples: float, horizon: float) -> float:
     """The coefficient that draws the divergence to its target (Ziegler et al. 2019, arXiv:1909.08593, section 2.2).
 
-    coef * (1 + e * samples / horizon), with the relative error e = (kl - target) / target clipped to +-0.2. The paper
-    multiplies by 1 + 0.1 e after each batch; its code counts samples, so that the batch size does not matter.
+    coef * (1 + e * min(1, samples / horizon)), with the relative error e = (kl - target) / target clipped to +-0.2. The paper
+    multiplies by 1 + 0.1 e after each batch; its code counts samples, so that the batch size does not matter, but for a batch of
+    more than 5 horizons far below the target it gives 0, which no factor leads away from. So one mean moves the coefficient by a
+    fifth at most, and never below `LEAST_KL_COEF` (unless it is there already).
 
     Args:
         coef: so far.
@@ -98,7 +104,7 @@ def adapted_kl_coef(coef: float, kl: float, target: float, samples: float, horiz
     if not math.isfinite(kl):
         return coef  # a broken batch says nothing about the divergence
     error = min(max(kl / target - 1.0, -0.2), 0.2)
-    return coef * max(0.0, 1.0 + error * samples / horizon)
+    return max(coef * (1.0 + error * min(1.0, samples / horizon)), min(coef, LEAST_KL_COEF))
 
 
 def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> tuple[Tensor, Tensor]:

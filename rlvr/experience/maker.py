@@ -151,7 +151,7 @@ class BaseExperienceMaker(ABC):
         with timed(seconds, "reward"):
             results = responses.scoring.result()
             verdicts = self.judge(responses.rollouts, results, meter, greedy)
-        record_totals(meter, verdicts.totals, verdicts.trained)
+        record_totals(meter, verdicts.totals, verdicts.scored)
         if (group := self.config.rollout.num_generations) > 1:
             signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
@@ -199,21 +199,27 @@ class BaseExperienceMaker(ABC):
             # Without a reference model the divergence is 0 on every token.
             ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
             kl = kl_estimate(scores.logprobs, ref_logprobs, self.kl_kind)
+            # [B] true where the critic's value stands for all that would have followed. The score is part of that: paid besides,
+            # it would be counted twice, and values fitted to such returns would grow without end.
+            continued = self._continued(rollouts, scores)
             # [B, R] each. A divergence that is a term of the loss (`kl_in`) is not taken off the rewards as well.
-            rewards, non_score = token_rewards(totals, kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0)
+            rewards, non_score = token_rewards(
+                totals.masked_fill(continued, 0.0), kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0
+            )
+            # [B, R] & [B, 1]: tokens that are trained on. A response that is not still counts in its group's baseline.
+            learned = mask & trained[:, None]
             # The mean stays: moved, it would pay or fine every token merely for being there. Collective: every rank comes here
             # equally often.
             if a.whiten_rewards:
-                rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
-            out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
-            record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
-            meter.add_tokens("advantages", out.advantages, mask)
+                rewards = whiten(rewards, learned, shift_mean=False, all_reduce=all_reduce_sum)
+            out = self._advantages(rollouts, scores, rewards, continued, verdicts, monte_carlo)
+            record_scores(meter, scores, kl, non_score, verdicts, out.returns)
+            meter.add_tokens("advantages", out.advantages, learned)
             columns = {
                 "logprobs": scores.logprobs,
                 "ref_logprobs": ref_logprobs,
                 "advantages": out.advantages,
-                # [B, R] & [B, 1]. Last of all: a cut response that is not trained on still counts in its group's baseline.
-                "mask": mask & trained[:, None],
+                "mask": learned,
                 "values": scores.values,
                 "returns": out.returns,
                 "sampler_logprobs": self._sampler_logprobs(rollouts, scores, meter),
@@ -221,21 +227,26 @@ class BaseExperienceMaker(ABC):
             }
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
+    def _continued(self, rollouts: Sequence[Rollout], scores: ModelScores) -> Tensor:
+        """[B] true for responses that the length limit cut, where the critic's value is to continue them."""
+        cut = torch.tensor([not r.finished for r in rollouts], device=scores.mask.device)
+        bootstraps = self.config.algo.truncated == "bootstrap" and scores.last_values is not None
+        return cut if bootstraps else torch.zeros_like(cut)
+
     def _advantages(
         self,
         rollouts: Sequence[Rollout],
         scores: ModelScores,
         rewards: Tensor,
+        continued: Tensor,
         verdicts: Verdicts,
         monte_carlo: bool,
     ) -> AdvantageOutputs:
-        """Advantages and critic targets, [B, R] each, from token rewards [B, R]."""
+        """Advantages and critic targets, [B, R] each, from token rewards [B, R]; responses that are `continued` ([B]) by the
+        critic's value end with it."""
         a, device = self.config.algo, rewards.device
-        finished = torch.tensor([r.finished for r in rollouts], device=device)
-        # [B] the value after the last token, of responses that the length limit cut; 0 where the stop token ended them.
-        bootstrap = None
-        if a.truncated == "bootstrap" and scores.last_values is not None:
-            bootstrap = scores.last_values * ~finished
+        # [B] the value after the last token; 0 where the response ends.
+        bootstrap = None if scores.last_values is None else scores.last_values.masked_fill(~continued, 0.0)
         return self.estimator(
             AdvantageInputs(
                 rewards,

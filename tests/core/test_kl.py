@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.core.kl import SUITED, KLKind, KLPlace, adapted_kl_coef, kl_estimate
+from rlvr.core.kl import LEAST_KL_COEF, SUITED, KLKind, KLPlace, adapted_kl_coef, kl_estimate
 
 KINDS: tuple[KLKind, ...] = ("k1", "k2", "k3", "k3_weighted")
 logits = st.lists(st.floats(-4, 4), min_size=5, max_size=5)
@@ -157,9 +157,23 @@ def test_the_coefficient_finds_the_value_at_which_the_target_is_met() -> None:
         assert coef == pytest.approx(0.25, rel=1e-3)
 
 
+def test_the_coefficient_never_falls_to_0_for_ever() -> None:
+    """However many responses a mean is of, and however long the target is out of reach; then it comes back."""
+    assert adapted_kl_coef(0.5, 0.0, target=6.0, samples=1e9, horizon=10_000) == pytest.approx(0.4)
+    assert adapted_kl_coef(0.5, 60.0, target=6.0, samples=1e9, horizon=10_000) == pytest.approx(0.6)
+    coef = 0.5
+    for _ in range(5000):
+        coef = adapted_kl_coef(coef, 0.0, 6.0, samples=10_000, horizon=10_000)
+    assert coef == LEAST_KL_COEF
+    for _ in range(75):
+        coef = adapted_kl_coef(coef, 60.0, 6.0, samples=10_000, horizon=10_000)
+    assert coef > 0.5
+    assert adapted_kl_coef(1e-9, 0.0, 6.0, 100, 10_000) == 1e-9  # where the user began below it, it stays
+    assert adapted_kl_coef(1e-9, 60.0, 6.0, 100, 10_000) > 1e-9
+
+
 def test_a_broken_divergence_leaves_the_coefficient_and_bad_settings_are_refused() -> None:
     assert adapted_kl_coef(0.5, math.nan, 6.0, 100, 10_000) == 0.5
-    assert adapted_kl_coef(0.5, 0.0, 6.0, samples=1e9, horizon=10_000) >= 0
     for target, horizon in ((0.0, 1.0), (1.0, 0.0)):
         with pytest.raises(ValueError, match="above 0"):
             adapted_kl_coef(0.5, 1.0, target, 1, horizon)

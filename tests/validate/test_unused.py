@@ -43,6 +43,7 @@ UNREAD = [
     (["--kl_coef", "0", "--kl_estimator", "k3"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
+    (["--truncated", "bootstrap", "--missing_eos_penalty", "1"], "takes the place of a cut response's score"),
     (["--kl_horizon", "10000"], "without --kl_target"),
     *(
         ([f"--mismatch_{name}", value], "without a correction")
@@ -129,8 +130,7 @@ ALWAYS = {
     "ray": "ray",
     "data": "prompt_csv_url max_samples overlong_prompts eval_datasets ptx_dataset",
     "template": "conversation_template_config template_check",
-    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers "
-    "neural_reward_model missing_eos_penalty",
+    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers neural_reward_model",
     "env": "rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
     "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
