@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from rewards.combine import Combined
+from rlvr.core.kl import kl_estimate
+from rlvr.core.mismatch import BOUNDS, Correction, Level, importance_weights, log_ratios, ratios
 from rlvr.experience.scoring import ModelScores
+from rlvr.experience.verdicts import Verdicts
 from rlvr.rollout.engine import Rollout
 from rlvr.scorers.rules import metrics_of
 from rlvr.tracking.meter import Meter
 
 
-def record_totals(meter: Meter, totals: Tensor, counted: Tensor) -> None:
-    """Record the pay of responses: the mean of [B] totals over those that are `counted` ([B])."""
-    meter.add("objective/scores", totals[counted].sum(), counted.sum())
-    meter.add("_scores_squared", totals[counted].double().square().sum(), counted.sum())
+def record_totals(meter: Meter, totals: Tensor, scored: Tensor) -> None:
+    """Record the pay of responses: the mean of [B] totals over those that are `scored` ([B]), whether they are trained on or not."""
+    meter.add("objective/scores", totals[scored].sum(), scored.sum())
+    meter.add("_scores_squared", totals[scored].double().square().sum(), scored.sum())
 
 
 def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
@@ -33,21 +36,22 @@ def record_scores(
     scores: ModelScores,
     kl: Tensor,
     non_score: Tensor,
-    totals: Tensor,
-    trained: Tensor,
+    verdicts: Verdicts,
     returns: Tensor | None,
 ) -> None:
-    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns."""
+    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns of what is trained on."""
     mask, count = scores.mask, scores.mask.size(0)
+    totals, scored, trained = (x.to(mask.device) for x in (verdicts.totals, verdicts.scored, verdicts.trained))
     zero = torch.zeros_like(kl)
     meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
     meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
     meter.add("objective/non_score_reward", non_score.sum(), count)
-    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
+    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[scored].sum(), scored.sum())
     if scores.entropy is not None:
         meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
     if scores.values is None or returns is None:
         return
+    mask = mask & trained[:, None]
     meter.add_tokens("value", scores.values, mask)
     # Ingredients of the explained variance. As sums, because a mean of the ranks' own variances would be another number.
     meter.add_tokens("_returns", returns, mask)
@@ -68,10 +72,30 @@ def record_samples(
             meter.add(name, value)
 
 
-def record_importance(meter: Meter, weights: Tensor, cap: float, mask: Tensor) -> None:
-    """Record how far the engine's probabilities are from the trainer's: the mean weight, and the share of tokens at the cap."""
-    meter.add_tokens("sampler/weight_avg", weights, mask)
-    meter.add_tokens("sampler/capped", (weights >= cap).float(), mask)
+def record_mismatch(
+    meter: Meter, logprobs: Tensor, sampler_logprobs: Tensor, mask: Tensor, correction: Correction
+) -> None:
+    """Record how far the engine's probabilities are from the trainer's ([B, R] each), and what a correction does about it.
+
+    The shares outside bounds are those of `BOUNDS` whatever the correction's own are, so that runs can be compared.
+    """
+    log_ratio, some = log_ratios(logprobs, sampler_logprobs), mask.any(dim=1)
+    meter.add_tokens("sampler/delta_avg", log_ratio.abs(), mask)
+    meter.add_max("sampler/delta_max", log_ratio.abs(), mask)
+    meter.add_tokens("sampler/kl", kl_estimate(sampler_logprobs, logprobs, "k3"), mask)
+    meter.add_tokens("sampler/tokens_outside", _outside(log_ratio, mask, "token"), mask)
+    meter.add_tokens("sampler/responses_outside", _outside(log_ratio, mask, "sequence")[:, 0], some)
+    if correction.how != "none":
+        weights = importance_weights(logprobs, sampler_logprobs, mask, correction)
+        judged = ratios(log_ratio, mask, correction.level)
+        meter.add_tokens("sampler/weight_avg", weights, mask)
+        meter.add_tokens("sampler/corrected", ((judged < correction.low) | (judged > correction.high)).float(), mask)
+
+
+def _outside(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """[B, R] 1 where the ratio at this level is beyond its usual bounds, else 0."""
+    (low, high), found = BOUNDS[level], ratios(log_ratio, mask, level)
+    return ((found < low) | (found > high)).float()
 
 
 # ColossalChat's names of the same quantities.

@@ -146,6 +146,21 @@ def _divergence(rows: Rows) -> Iterator[Finding]:
         )
 
 
+def _mismatch(rows: Rows) -> Iterator[Finding]:
+    def disagrees(row: Mapping[str, float]) -> bool:
+        kl = row.get("sampler/kl", 0.0)
+        return not kl <= 0.01 or row.get("sampler/tokens_outside", 0.0) > 0.05
+
+    if len(rows) >= PATIENCE and all(map(disagrees, rows[-PATIENCE:])):
+        yield Finding(
+            "engine and trainer disagree",
+            f"the engine samples with other probabilities than the trainer's ({rows[-1].get('sampler/kl', 0.0):.3g} nats a token; "
+            f"{rows[-1].get('sampler/tokens_outside', 0.0):.1%} of tokens off by more than a factor of 2)",
+            "leave out what is furthest off (--mismatch_correction mask), or have both compute alike (--mixed_precision fp32)",
+            ("sampler/kl", "sampler/tokens_outside", "sampler/responses_outside"),
+        )
+
+
 def _clipping(rows: Rows) -> Iterator[Finding]:
     if _lasts(rows, "policy/clipfrac_avg", lambda share: share > 0.3):
         yield Finding(
@@ -243,6 +258,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _clipping, _critic, _spikes, _lengthening, _entropy,
+    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

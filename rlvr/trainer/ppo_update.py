@@ -20,6 +20,7 @@ from rlvr.boost.boosted import Boosted, Pass
 from rlvr.boost.process import Replica
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
 from rlvr.config import AlgoConfig, Config
+from rlvr.config.conditions import correction_of, kl_kind_of
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
     PolicyLoss,
@@ -33,6 +34,7 @@ from rlvr.core.losses import (
     sapo_loss,
     sequence_logprobs,
 )
+from rlvr.core.mismatch import drifted, importance_weights
 from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience, pad, pool
 from rlvr.experience.micro_batches import cut_on_all_ranks
@@ -54,8 +56,9 @@ class MicroBatch:
     mask: Tensor
     values: Tensor | None = None
     returns: Tensor | None = None
-    importance: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
+    kept: Tensor | None = None
     penalised: Tensor | None = None
 
 
@@ -283,16 +286,16 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     # With `--ratio sequence` (GSPO) every token of a response carries the ratio of the whole response.
     logprobs = sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs
     loss = _surrogate(logprobs, batch, a)
-    # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
-    # and divergence are computed from the trainer's own.
-    per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
+    # [b, R] each. Only the policy loss has to do with the policy that sampled: entropy and divergence are those of the present one.
+    weights = _weights(new.logprobs, batch, step)
+    per_token = loss.loss if weights is None else loss.loss * weights
     if batch.penalised is not None:
         per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
     if a.kl_in == "loss" and step.kl_coef:
-        kl = kl_estimate(new.logprobs, batch.ref_logprobs, a.kl_estimator)
+        kl = kl_estimate(new.logprobs, batch.ref_logprobs, kl_kind_of(step.config), batch.logprobs)
         per_token = per_token + step.kl_coef * kl
         meter.add_tokens("loss/kl_avg", kl, mask)
     total = _aggregate(per_token, mask, step)
@@ -319,6 +322,25 @@ def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss
     if a.policy_loss == "cispo":
         return cispo_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high)
     return clipped_policy_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high, dual_clip=a.dual_clip)
+
+
+def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
+    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one, and 0 where
+    `entropy_control` leaves a token out; None = 1."""
+    c, mask = step.config, batch.mask
+    correction, threshold = correction_of(c), c.algo.off_policy_mask_threshold
+    weights = None
+    if correction.how != "none":
+        assert batch.sampler_logprobs is not None, "made without the engine's logprobs"
+        weights = importance_weights(batch.logprobs, batch.sampler_logprobs, mask, correction)
+    if threshold is not None:
+        sampled_with = batch.logprobs if batch.sampler_logprobs is None else batch.sampler_logprobs
+        left_out = drifted(logprobs, sampled_with, batch.advantages, mask, threshold)
+        step.meter.add_tokens("policy/drifted", left_out.float(), mask)
+        weights = torch.where(left_out, 0.0, 1.0 if weights is None else weights)
+    if batch.kept is not None:
+        weights = torch.where(batch.kept, 1.0 if weights is None else weights, 0.0)
+    return weights
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:
