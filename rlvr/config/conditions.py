@@ -137,6 +137,21 @@ def gates_ratio(c: Any) -> bool:
     return c.algo.policy_loss == "sapo"
 
 
+@condition(why=" without --entropy_control", instead="give --entropy_control top_entropy, clip_cov or kl_cov")
+def controls_entropy(c: Any) -> bool:
+    return c.algo.entropy_control != "off"
+
+
+@condition(why=" without --entropy_control clip_cov", instead="take that")
+def clips_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "clip_cov"
+
+
+@condition(why=" without --entropy_control kl_cov", instead="take that")
+def penalises_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "kl_cov"
+
+
 @condition(why=" at --positive_lm_coef 0", instead="give a coefficient (VAPO: 0.1)")
 def learns_from_right_responses(c: Any) -> bool:
     return c.algo.positive_lm_coef > 0

@@ -187,7 +187,7 @@ class AlgoConfig:
 
     preset: str | None = None
     """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
-    cispo, sapo."""
+    cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
     """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
     prompt), remax (a greedy response to each prompt), reinforce_pp."""
@@ -248,6 +248,24 @@ class AlgoConfig:
     """Weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`."""
     entropy_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the entropy bonus."""
+    entropy_control: Literal["off", "top_entropy", "clip_cov", "kl_cov"] = "off"
+    """Tokens that the policy loss treats otherwise, so that entropy lasts. `top_entropy`: only the tokens of highest entropy are
+    learned from. `clip_cov`: some tokens whose logprob and advantage are both high are left out. `kl_cov`: the tokens where both are
+    highest are held back by a penalty."""
+    entropy_share: Annotated[
+        float | None,
+        alias("top_entropy_quantile"),
+        Range(lambda share: 0 < share <= 1, "be above 0 and at most 1"),
+        read_when(run.controls_entropy),
+    ] = None
+    """Share of the tokens of a collect step that are chosen so. Default: the papers', 0.2 for `top_entropy`, 0.0002 for `clip_cov`,
+    0.002 for `kl_cov`."""
+    clip_cov_low: Annotated[float, finite, alias("clip_cov_lb"), read_when(run.clips_covariances)] = 1.0
+    """`clip_cov` draws among tokens whose covariance (of logprob and advantage, each less its mean) is above this ..."""
+    clip_cov_high: Annotated[float, finite, alias("clip_cov_ub"), read_when(run.clips_covariances)] = 5.0
+    """... and below this."""
+    kl_cov_coef: Annotated[float, at_least(0), read_when(run.penalises_covariances)] = 1.0
+    """Weight of `kl_cov`'s penalty."""
     positive_lm_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the language-modelling loss on right responses (VAPO)."""
     positive_threshold: Annotated[float | None, read_when(run.learns_from_right_responses)] = None

@@ -181,6 +181,16 @@ def sapo_loss(
     return move.result(-gate * move.gain, torch.zeros_like(move.finite))
 
 
+def kl_cov_penalty(logprobs: Tensor, old_logprobs: Tensor, penalised: Tensor) -> Tensor:
+    """|log p - log p_old| of the tokens that KL-Cov holds back, 0 elsewhere; any shape.
+
+    Cui et al. 2025, arXiv:2505.22617, sec. 4.2: a divergence from the policy that sampled, for which their published code takes the
+    absolute difference.
+    """
+    difference = at_least_float32(logprobs) - at_least_float32(old_logprobs).detach()
+    return zero_unless(penalised, difference).abs()
+
+
 @dataclass(frozen=True)
 class _Move:
     """What the policy losses compute with, where it is finite: elsewhere 0, without a gradient."""

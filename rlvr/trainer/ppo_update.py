@@ -28,6 +28,7 @@ from rlvr.core.losses import (
     cispo_loss,
     clipped_policy_loss,
     clipped_value_loss,
+    kl_cov_penalty,
     lm_loss,
     sapo_loss,
     sequence_logprobs,
@@ -55,6 +56,7 @@ class MicroBatch:
     returns: Tensor | None = None
     importance: Tensor | None = None
     positive: Tensor | None = None
+    penalised: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,8 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
     # and divergence are computed from the trainer's own.
     per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
+    if batch.penalised is not None:
+        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).

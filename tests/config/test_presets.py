@@ -54,7 +54,7 @@ def test_presets_step_as_their_papers_do() -> None:
     """Peak, shape and Adam's second beta, as the recipes name them; what is not named is the default."""
     found = {name: parse([*REWARD, "--preset", name, "--pretrain", "some/model"]).train for name in PRESETS}
     constant = {name for name, train in found.items() if train.lr_schedule == "constant"}
-    assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo"}
+    assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo", "top_entropy"}
     assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {
         "ppo",
         "orz",
@@ -66,6 +66,7 @@ def test_presets_step_as_their_papers_do() -> None:
         "ppo": 80,
         "orz": 50,
         "dapo": 80,
+        "top_entropy": 0,
     }
     assert found["orz"].critic_lr == 5e-6 and found["orz"].weight_decay == 0.0
 
@@ -151,6 +152,10 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
         (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
+        (["--preset", "gspo", "--entropy_control", "kl_cov"], "--entropy_control kl_cov chooses single tokens"),
+        (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
+        (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
+        (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),
         (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),

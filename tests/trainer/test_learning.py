@@ -280,6 +280,17 @@ def test_the_policy_loss_is_the_one_that_is_named(flags: dict[str, Any], loss: A
     assert total.item() == pytest.approx(loss(new, old, advantages).loss[mask].mean().item())
 
 
+def test_the_penalty_of_kl_cov_is_a_term_of_the_policy_loss() -> None:
+    settings = settings_of(entropy_control="kl_cov", kl_cov_coef=0.5)
+    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]])
+    sequences = collate([torch.tensor([3])], [torch.arange(2) + 4])
+    batch = MicroBatch(
+        sequences, old, old, torch.zeros(1, 2), torch.ones(1, 2).bool(), penalised=torch.tensor([[True, False]])
+    )
+    step = Step(settings, 0.0, Meter(), StepSize(tokens=2, sequences=1))
+    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(0.5 * 0.5 / 2)
+
+
 # Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.
 @pytest.mark.parametrize(
     ("shape", "floor", "expected"),
