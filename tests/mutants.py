@@ -53,6 +53,7 @@ MUTANTS = [
     Mutant("tokens counted on this rank alone", CONTROL, "float(all_reduce(mask.sum().double()))", "float(mask.sum().double())", "tests/core/test_entropy_control.py"),
     Mutant("top entropy leaves out what it should keep", MAKER, 'chosen if a.entropy_control == "top_entropy" else ~chosen', 'chosen if a.entropy_control == "clip_cov" else ~chosen', "tests/trainer/test_estimators.py", "entropy_control"),
     Mutant("KL-Cov's penalty pulls the wrong way", "rlvr/trainer/ppo_update.py", "per_token + a.kl_cov_coef", "per_token - a.kl_cov_coef", "tests/trainer/test_learning.py", "kl_cov"),
+    Mutant("float32 head: autocast rounds it", "rlvr/core/logprobs.py", "cast = at_least_float32 if float32 else _autocast", "cast = _autocast", "tests/core/test_logprobs.py", "a37"),
     Mutant("value clip", LOSSES, "loss = torch.maximum(loss, bounded_loss)", "loss = torch.minimum(loss, bounded_loss)", "tests/core/test_losses.py"),
     Mutant("response mask left out of the loss", LOSSES, "return masked_sum(per_token, mask) / (size.tokens or 1.0)", "return per_token.sum() / (size.tokens or 1.0)", "tests/core/test_aggregate.py"),
     Mutant("accumulation: divided by the micro-batch, not the step", LOSSES, "dim=1).sum() / (size.sequences or 1.0)", "dim=1).mean()", "tests/core/test_aggregate.py"),

@@ -19,6 +19,7 @@ from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
 from rlvr.config import Config, parse
 from rlvr.errors import UserError
+from rlvr.models.actor import Float32Head
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
@@ -144,6 +145,8 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("--weight_decay", "--weight_decay 0.01", group("actor", "weight_decay"), 0.01),
     ("--warmup_steps", "--warmup_steps 4", lambda r: round(r.trainer.actor.lr / 9e-6, 3), 0.2),
     ("--lr_schedule", "--lr_schedule constant", lambda r: r.trainer.actor.lr_scheduler.lr_lambdas[0](99), 1.0),
+    ("--float32_head", "--float32_head", lambda r: isinstance(actor(r).lm_head, Float32Head), True),
+    ("--float32_head", "--float32_head", lambda r: isinstance(r.trainer.maker.reference.model.model.lm_head, Float32Head), True),
     ("--lr_floor", "--lr_floor 0.5", lambda r: r.trainer.critic.lr_scheduler.lr_lambdas[0](99), 0.5),
     ("--adam_beta2", "--adam_beta2 0.95", group("critic", "betas"), (0.9, 0.95)),
     ("--adam_eps", "--adam_eps 1e-5", group("actor", "eps"), 1e-5),

@@ -65,6 +65,9 @@ class ModelConfig(StartConfig):
     rm_checkpoint_path: Annotated[str | None, alias("rl_reward_model_path")] = None
     """Neural reward model that pays: the folder that `rlvr reward-model` wrote, or any sequence classifier of transformers with one
     label on a decoder (a folder or hub name)."""
+    float32_head: Annotated[bool, alias("cast_lm_head_to_fp32")] = False
+    """Multiply by the actor's head (and the reference's) in float32 where the model runs in bf16 or fp16, in sampling and learning
+    alike: logprobs of engine and trainer are nearer to each other, for the time and memory of that one product."""
     share_trunk: bool = False
     """No critic of its own: a value head on the actor's trunk, one forward and backward pass for `policy loss + vf_coef x
     value loss`, one optimizer. Less memory and time; `vf_coef` 0.1 is usual then."""

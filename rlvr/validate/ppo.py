@@ -40,6 +40,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_ranges(config)
     _check_estimator(config)
     _check_shared_trunk(config)
+    _check_float32_head(config)
     _check_losses(config)
     _check_dynamic_sampling(config)
     check_rewards(config)
@@ -87,6 +88,21 @@ def _check_shared_trunk(config: Config) -> None:
         raise UserError(
             "--old_logprobs sampled saves a forward pass of the actor, which --share_trunk makes anyway for the values: "
             "leave one of them out"
+        )
+
+
+def _check_float32_head(config: Config) -> None:
+    if not config.model.float32_head:
+        return
+    if config.parallel.plugin in ("3d", "gemini", "gemini_auto"):
+        raise UserError(
+            f"--float32_head: --plugin {config.parallel.plugin} replaces the model's head or its weights by its own; take ddp, a ZeRO plugin or "
+            "fsdp, or leave it out"
+        )
+    if config.rollout.engine == "vllm":
+        raise UserError(
+            "--float32_head: vLLM has a head of its own, which stays in the model's precision; take --engine hf, generate or paged, or "
+            "leave it out"
         )
 
 

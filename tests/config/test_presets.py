@@ -168,6 +168,8 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
         (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
         (["--preset", "gspo", "--entropy_control", "kl_cov"], "--entropy_control kl_cov chooses single tokens"),
+        (["--float32_head", "--plugin", "gemini"], "--plugin gemini replaces the model's head"),
+        (["--float32_head", "--engine", "vllm"], "vLLM has a head of its own"),
         (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
         (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
         (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),

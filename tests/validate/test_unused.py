@@ -134,7 +134,7 @@ def test_every_rule_is_tried_above() -> None:
 # Read in every combination, or looked after elsewhere (lora_merge: `rlvr.validate.lora`). A new setting goes here or into
 # the table.
 ALWAYS = {
-    "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk grad_checkpoint use_flash_attn "
+    "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk float32_head grad_checkpoint use_flash_attn "
     "trust_remote_code",
     "ray": "ray",
     "data": "prompt_csv_url max_samples overlong_prompts eval_datasets ptx_dataset",
