@@ -55,6 +55,8 @@ MUTANTS = [
     Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),
     Mutant("stop token not part of the response", "rlvr/core/masked.py", "stops.long().cumsum(dim=1) - stops.long() == 0", "stops.long().cumsum(dim=1) == 0", "tests/core/test_masks.py"),
     Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values * ~finished", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
+    Mutant("explained variance of the critic's own targets", MAKER, "plain_returns(inputs), mask", "out.returns, mask", "tests/experience/test_explained_variance.py"),
+    Mutant("the critic's steps all on the whole batch", "rlvr/trainer/ppo_update.py", "return [batch[a:b] for a, b in pairwise(cuts) if a < b]", "return [batch for a, b in pairwise(cuts) if a < b]", "tests/trainer/test_estimators.py", "several_steps"),
     Mutant("unscored responses are trained on", MAKER, '"mask": mask & trained[:, None]', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),
     Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
     Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),

@@ -28,13 +28,20 @@ from rlvr.boost.boosted import Boosted
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
-from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.losses import importance_weights
 from rlvr.core.masked import whiten
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
+from rlvr.experience.metrics import (
+    record_groups,
+    record_importance,
+    record_samples,
+    record_scores,
+    record_totals,
+    record_values,
+)
 from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
@@ -202,8 +209,11 @@ class BaseExperienceMaker(ABC):
             # equally often.
             if a.whiten_rewards:
                 rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
-            out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
-            record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
+            inputs = self._inputs(rollouts, scores, rewards, verdicts, monte_carlo)
+            out = self.estimator(inputs)
+            record_scores(meter, scores, kl, non_score, totals, trained)
+            if scores.values is not None:
+                record_values(meter, scores.values, plain_returns(inputs), mask & trained[:, None])
             meter.add_tokens("advantages", out.advantages, mask)
             columns = {
                 "logprobs": scores.logprobs,
@@ -218,36 +228,34 @@ class BaseExperienceMaker(ABC):
             }
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
-    def _advantages(
+    def _inputs(
         self,
         rollouts: Sequence[Rollout],
         scores: ModelScores,
         rewards: Tensor,
         verdicts: Verdicts,
         monte_carlo: bool,
-    ) -> AdvantageOutputs:
-        """Advantages and critic targets, [B, R] each, from token rewards [B, R]."""
+    ) -> AdvantageInputs:
+        """What advantages and critic targets are made of, with token rewards [B, R]."""
         a, device = self.config.algo, rewards.device
         finished = torch.tensor([r.finished for r in rollouts], device=device)
         # [B] the value after the last token, of responses that the length limit cut; 0 where the stop token ended them.
         bootstrap = None
         if a.truncated == "bootstrap" and scores.last_values is not None:
             bootstrap = scores.last_values * ~finished
-        return self.estimator(
-            AdvantageInputs(
-                rewards,
-                scores.values,
-                scores.mask,
-                gamma=a.gamma,
-                lam=a.lam,
-                critic_lam=1.0 if monte_carlo else a.critic_lam,
-                lam_alpha=a.lam_alpha,
-                bootstrap=bootstrap,
-                # Responses to one prompt stand in a row, so their place gives the group.
-                groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
-                scored=verdicts.scored.to(device),
-                greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
-            )
+        return AdvantageInputs(
+            rewards,
+            scores.values,
+            scores.mask,
+            gamma=a.gamma,
+            lam=a.lam,
+            critic_lam=1.0 if monte_carlo else a.critic_lam,
+            lam_alpha=a.lam_alpha,
+            bootstrap=bootstrap,
+            # Responses to one prompt stand in a row, so their place gives the group.
+            groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
+            scored=verdicts.scored.to(device),
+            greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
         )
 
     def _importance(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:

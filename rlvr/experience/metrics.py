@@ -29,15 +29,9 @@ def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
 
 
 def record_scores(
-    meter: Meter,
-    scores: ModelScores,
-    kl: Tensor,
-    non_score: Tensor,
-    totals: Tensor,
-    trained: Tensor,
-    returns: Tensor | None,
+    meter: Meter, scores: ModelScores, kl: Tensor, non_score: Tensor, totals: Tensor, trained: Tensor
 ) -> None:
-    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns."""
+    """Record divergence and entropy ([B, R] each)."""
     mask, count = scores.mask, scores.mask.size(0)
     zero = torch.zeros_like(kl)
     meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
@@ -46,14 +40,20 @@ def record_scores(
     meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
     if scores.entropy is not None:
         meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
-    if scores.values is None or returns is None:
-        return
-    meter.add_tokens("value", scores.values, mask)
+
+
+def record_values(meter: Meter, values: Tensor, returns: Tensor, mask: Tensor) -> None:
+    """Record values ([B, R]), and how well they foretell the plain returns ([B, R]) of the tokens that are trained on.
+
+    Plain returns whatever the critic's targets are: at a lambda below 1 these hold the values of later tokens, so that a
+    critic which says the same all along a response would explain them, right or wrong.
+    """
+    meter.add_tokens("value", values, mask)
     # Ingredients of the explained variance. As sums, because a mean of the ranks' own variances would be another number.
     meter.add_tokens("_returns", returns, mask)
     meter.add_tokens("_returns_squared", returns**2, mask)
-    meter.add_tokens("_residuals", returns - scores.values, mask)
-    meter.add_tokens("_residuals_squared", (returns - scores.values) ** 2, mask)
+    meter.add_tokens("_residuals", returns - values, mask)
+    meter.add_tokens("_residuals_squared", (returns - values) ** 2, mask)
 
 
 def record_samples(
