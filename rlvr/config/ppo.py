@@ -393,6 +393,7 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
+        "accumulation_steps": 1,
         "lr": 3e-4,
         "critic_lr": 1e-3,
         # With as many steps as the actor it has learned nothing by the time the actor has settled (docs/critic.md).
