@@ -79,6 +79,8 @@ MUTANTS = [
     Mutant("whitened rewards of untrained responses", MAKER, "whiten(rewards, learned,", "whiten(rewards, mask,", "tests/trainer/test_phases.py", "whitened"),
     Mutant("scores of trained responses only", MAKER, "record_totals(meter, verdicts.totals, verdicts.scored)", "record_totals(meter, verdicts.totals, verdicts.trained)", "tests/trainer/test_ppo.py", "a31"),
     Mutant("prompts of a refill are thrown away", "rlvr/experience/dynamic_sampling.py", "            waiting += next_prompts()", "            waiting[:] = next_prompts()[:1]", "tests/trainer/test_dynamic.py", "come_first"),
+    Mutant("explained variance of the critic's own targets", MAKER, "plain_returns(inputs), learned", "out.returns, learned", "tests/experience/test_explained_variance.py"),
+    Mutant("the critic's steps all on the whole batch", "rlvr/trainer/ppo_update.py", "return [batch[a:b] for a, b in pairwise(cuts) if a < b]", "return [batch for a, b in pairwise(cuts) if a < b]", "tests/trainer/test_estimators.py", "several_steps"),
     Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
     Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),
     Mutant("sign of the entropy bonus", "rlvr/trainer/ppo_update.py", "per_token - a.entropy_coef * new.entropy", "per_token + a.entropy_coef * new.entropy", "tests/trainer/test_learning.py", "entropy"),

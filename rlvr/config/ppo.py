@@ -56,7 +56,7 @@ class ModelConfig(StartConfig):
 
     rm_pretrain: Annotated[str | None, read_when(run.has_critic_or_adapter_base)] = None
     """Base of the critic (a folder or hub name), and of the reward model where its checkpoint is only a LoRA adapter.
-    Default: the actor's; of an adapter, the base that it names."""
+    Default: the weights that the actor starts from; of an adapter, the base that it names."""
     ref_model: Annotated[str | None, alias("model_ref"), read_when(run.measures_divergence)] = None
     """Frozen model that the divergence is measured from (a folder or hub name). Default: the actor as it starts."""
     critic_checkpoint_path: Annotated[str | None, read_when(run.has_own_critic)] = None
@@ -319,6 +319,9 @@ class TrainConfig(StepConfig):
     """Passes over the collected experience in each episode."""
     critic_lr: Annotated[float, at_least(0), read_when(run.has_own_critic)] = 9e-6
     """Peak learning rate of the critic."""
+    critic_steps: Annotated[int, at_least(1), read_when(run.has_own_critic, off=1)] = 1
+    """Optimizer steps of the critic in each of the actor's, each on a part of its samples (Open-Reasoner-Zero: 12). A critic
+    begins with a head that knows nothing, and may need more steps than a policy can take without going astray."""
     chunk_tokens: Annotated[int, alias("rl_chunk_size"), at_least(1)] = 1024
     """Response tokens that are projected to the vocabulary at once: fewer take less memory."""
     empty_device_cache: Annotated[
@@ -436,6 +439,8 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "accumulation_steps": 1,
         "lr": 3e-4,
         "critic_lr": 1e-3,
+        # With as many steps as the actor it has learned nothing by the time the actor has settled (docs/critic.md).
+        "critic_steps": 4,
         "weight_decay": 0.0,
         # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
         "num_threads": 1,

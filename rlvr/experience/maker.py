@@ -30,7 +30,7 @@ from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
 from rlvr.config.conditions import correction_of, kl_kind_of
-from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
 from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.masked import whiten
@@ -38,7 +38,14 @@ from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.metrics import record_groups, record_mismatch, record_samples, record_scores, record_totals
+from rlvr.experience.metrics import (
+    record_groups,
+    record_mismatch,
+    record_samples,
+    record_scores,
+    record_totals,
+    record_values,
+)
 from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
@@ -215,8 +222,11 @@ class BaseExperienceMaker(ABC):
             # equally often.
             if a.whiten_rewards:
                 rewards = whiten(rewards, learned, shift_mean=False, all_reduce=all_reduce_sum)
-            out = self._advantages(rollouts, scores, rewards, continued, verdicts, monte_carlo)
-            record_scores(meter, scores, kl, non_score, verdicts, out.returns)
+            inputs = self._inputs(rollouts, scores, rewards, continued, verdicts, monte_carlo)
+            out = self.estimator(inputs)
+            record_scores(meter, scores, kl, non_score, verdicts)
+            if scores.values is not None:
+                record_values(meter, scores.values, plain_returns(inputs), learned)
             meter.add_tokens("advantages", out.advantages, learned)
             columns = {
                 "logprobs": scores.logprobs,
@@ -238,7 +248,7 @@ class BaseExperienceMaker(ABC):
         bootstraps = self.config.algo.truncated == "bootstrap" and scores.last_values is not None
         return cut if bootstraps else torch.zeros_like(cut)
 
-    def _advantages(
+    def _inputs(
         self,
         rollouts: Sequence[Rollout],
         scores: ModelScores,
@@ -246,27 +256,25 @@ class BaseExperienceMaker(ABC):
         continued: Tensor,
         verdicts: Verdicts,
         monte_carlo: bool,
-    ) -> AdvantageOutputs:
-        """Advantages and critic targets, [B, R] each, from token rewards [B, R]; responses that are `continued` ([B]) by the
+    ) -> AdvantageInputs:
+        """What advantages and critic targets are made of, with token rewards [B, R]; responses that are `continued` ([B]) by the
         critic's value end with it."""
         a, device = self.config.algo, rewards.device
         # [B] the value after the last token; 0 where the response ends.
         bootstrap = None if scores.last_values is None else scores.last_values.masked_fill(~continued, 0.0)
-        return self.estimator(
-            AdvantageInputs(
-                rewards,
-                scores.values,
-                scores.mask,
-                gamma=a.gamma,
-                lam=a.lam,
-                critic_lam=1.0 if monte_carlo else a.critic_lam,
-                lam_alpha=a.lam_alpha,
-                bootstrap=bootstrap,
-                # Responses to one prompt stand in a row, so their place gives the group.
-                groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
-                scored=verdicts.scored.to(device),
-                greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
-            )
+        return AdvantageInputs(
+            rewards,
+            scores.values,
+            scores.mask,
+            gamma=a.gamma,
+            lam=a.lam,
+            critic_lam=1.0 if monte_carlo else a.critic_lam,
+            lam_alpha=a.lam_alpha,
+            bootstrap=bootstrap,
+            # Responses to one prompt stand in a row, so their place gives the group.
+            groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
+            scored=verdicts.scored.to(device),
+            greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
         )
 
     def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:

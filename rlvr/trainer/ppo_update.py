@@ -12,6 +12,7 @@ A new loss setting is read here, in the function of its loss, as `config.algo.NA
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -172,8 +173,6 @@ class Learner:
         algo = self.config.algo
         # The losses of a replica are counted once, by one of its processes.
         meter = meter if self._first.reports else Meter()
-        size = self.total_size([item.mask for item in batch])
-        micro_batches = self.cut(batch)
         if self.actor is not None and actor_learns:
             positives = None
             # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
@@ -181,11 +180,16 @@ class Learner:
                 positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
             ptx_batches, ptx_size = self._ptx(ptx)
             meter.add("lr", self.actor.lr)
-            step = Step(self.config, kl_coef, meter, size, positives, ptx_size)
-            train_actor(self.actor, micro_batches, step, ptx_batches)
+            step = Step(self.config, kl_coef, meter, self.size_of(batch), positives, ptx_size)
+            train_actor(self.actor, self.cut(batch), step, ptx_batches)
         if self.critic is not None:
             meter.add("train/lr_critic", self.critic.lr)
-            train_critic(self.critic, micro_batches, Step(self.config, kl_coef, meter, size))
+            for part in _parts(batch, self.config.train.critic_steps):
+                train_critic(self.critic, self.cut(part), Step(self.config, kl_coef, meter, self.size_of(part)))
+
+    def size_of(self, batch: Sequence[Experience]) -> StepSize:
+        """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
+        return self.total_size([item.mask for item in batch])
 
     def total_size(self, masks: Sequence[Tensor]) -> StepSize:
         """Trained tokens of an optimizer step and responses with at least one, over all replicas. Collective.
@@ -230,6 +234,12 @@ class Learner:
             return [], None
         batch = collate_examples([[row] for row in rows], self.pad_id).to(self.device)
         return [batch], self.total_size(list(batch.response_mask))
+
+
+def _parts(batch: Sequence[Experience], count: int) -> list[Sequence[Experience]]:
+    """The batch cut into this many parts, as alike in size as may be and none of them empty: the same number on every rank."""
+    cuts = [len(batch) * i // count for i in range(count + 1)]
+    return [batch[a:b] for a, b in pairwise(cuts) if a < b]
 
 
 def train_actor(

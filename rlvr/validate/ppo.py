@@ -244,6 +244,7 @@ class BatchPlan:
         steps_per_epoch: optimizer steps in one pass over the buffer.
         total_steps: optimizer steps of the run.
         actor_steps: those in which the actor learns, so without the critic's warm-up and pretraining.
+        critic_steps: steps of the critic's own optimizer, several in each of the run's where `--critic_steps` asks for them.
         num_episodes: episodes of the run, including those that pretrain the critic.
     """
 
@@ -252,6 +253,7 @@ class BatchPlan:
     steps_per_epoch: int
     total_steps: int
     actor_steps: int
+    critic_steps: int
     num_episodes: int
 
 
@@ -286,13 +288,15 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
             f"sizes so that the first is a multiple of the second"
         )
     steps = samples // mini_batch
-    of_critic = config.algo.value_pretraining_episodes
-    episodes = t.num_episodes + of_critic
+    pretraining = config.algo.value_pretraining_episodes
+    episodes = t.num_episodes + pretraining
     total = episodes * t.num_update_steps * steps
-    alone = max(of_critic * t.num_update_steps * steps, config.algo.critic_warmup_steps)
+    alone = max(pretraining * t.num_update_steps * steps, config.algo.critic_warmup_steps)
     if alone >= total:
         raise UserError(
             f"--critic_warmup_steps {config.algo.critic_warmup_steps} leaves the actor none of the run's {total} optimizer "
             "steps: give fewer, or raise --num_episodes"
         )
-    return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)
+    of_critic = total * min(t.critic_steps, mini_batch)  # a step has at least one sample
+    prompts = r.experience_batch_size // r.num_generations
+    return BatchPlan(prompts, samples, steps, total, total - alone, of_critic, episodes)

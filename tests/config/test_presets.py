@@ -69,7 +69,7 @@ def test_presets_step_as_their_papers_do() -> None:
         "dapo": 80,
         "top_entropy": 0,
     }
-    assert found["orz"].critic_lr == 5e-6 and found["orz"].weight_decay == 0.0
+    assert found["orz"].critic_lr == 5e-6 and found["orz"].critic_steps == 12 and found["orz"].weight_decay == 0.0
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -228,6 +228,9 @@ def test_steps_are_counted_with_the_critics_pretraining() -> None:
     config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
     plan = plan_batches(config, 1)
     assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
+    assert plan.critic_steps == 4 * plan.total_steps, "of the built-in model: four in each"
+    few = parse([*REWARD, "--experience_batch_size", "4", "--train_batch_size", "2", "--critic_steps", "8"])
+    assert plan_batches(few, 1).critic_steps == 2 * plan_batches(few, 1).total_steps, "one for each sample"
 
 
 SHORT = "--num_episodes 2 --experience_batch_size 16 --train_batch_size 8 --eval_samples 4 --warmup_steps 0".split()
