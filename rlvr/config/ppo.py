@@ -439,8 +439,6 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "accumulation_steps": 1,
         "lr": 3e-4,
         "critic_lr": 1e-3,
-        # With as many steps as the actor it has learned nothing by the time the actor has settled (docs/critic.md).
-        "critic_steps": 4,
         "weight_decay": 0.0,
         # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
         "num_threads": 1,

@@ -96,7 +96,8 @@ PRESETS: dict[str, Preset] = {
             "lr": 1e-6, "critic_lr": 5e-6, "lr_schedule": "constant", "warmup_steps": 50,  # training details
             "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0,  # training details
         },
-        for_tiny={"rollout": {"num_generations": 1}, **_OWN_WARMUP},
+        # 4 of the critic's steps of 16 in each of 64: 12 would have 5 responses each.
+        for_tiny={"rollout": {"num_generations": 1}, "train": {**_OWN_WARMUP["train"], "critic_steps": 4}},
     ),
     "vapo": Preset(
         "VAPO, Yue et al. 2025, arXiv:2504.05118",

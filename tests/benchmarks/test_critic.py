@@ -24,12 +24,12 @@ def test_methods_differ_in_where_advantages_come_from_alone(tmp_path: Path, task
     assert (plan.samples_per_episode, plan.steps_per_epoch, plan.total_steps) == (256, 4, 24)
     assert (t.lr, t.lr_schedule, t.adam_beta1, t.adam_beta2, t.seed) == (3e-4, "constant", 0.9, 0.999, 3)
     assert (config.eval.eval_samples, config.eval.eval_temperature) == (128, 1.0)
-    assert t.critic_steps == {"gae": 4, "gae, 1 step": 1, "drgrpo": 4}[method]  # that nothing reads
+    assert t.critic_steps == {"gae": 1, "gae, 4 steps": 4, "drgrpo": 1}[method]
 
 
 def test_the_table_has_responses_to_each_target_and_what_was_explained(tmp_path: Path) -> None:
     for seed, accuracy in enumerate(([0.2, 0.6, 1.0], [0.2, 0.4, 0.6])):
-        folder = critic.folder_of(tmp_path, ("five numbers", "gae, 1 step", seed))
+        folder = critic.folder_of(tmp_path, ("five numbers", "gae, 4 steps", seed))
         folder.mkdir(parents=True)
         rows = [{"step": i, "episode": 100 * i, "eval/accuracy": share} for i, share in enumerate(accuracy)]
         rows += [
@@ -38,11 +38,14 @@ def test_the_table_has_responses_to_each_target_and_what_was_explained(tmp_path:
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     runs = {
         key: critic.read(critic.folder_of(tmp_path, key))
-        for key in [("five numbers", "gae, 1 step", s) for s in (0, 1)]
+        for key in [("five numbers", "gae, 4 steps", s) for s in (0, 1)]
     }
     *_, line = critic.table(runs, [50.0, 80.0]).splitlines()
     # To 50 %: 75 and 150 responses, t(1) = 12.706.
-    assert line == "| five numbers | `gae, 1 step` | 112 ± 476 | 150 (1 of 2) | 80.0 ± 254.1 % | 0.20, 0.70 | 2 |"
+    assert (
+        line
+        == "| five numbers | `gae, 4 steps` | 112 ± 476 | 150 (1 of 2) | 80.0 ± 254.1 % after 200 | 0.15, 0.50 | 2 |"
+    )
 
 
 def test_what_problem_and_style_explain() -> None:

@@ -228,7 +228,9 @@ def test_steps_are_counted_with_the_critics_pretraining() -> None:
     config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
     plan = plan_batches(config, 1)
     assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
-    assert plan.critic_steps == 4 * plan.total_steps, "of the built-in model: four in each"
+    assert plan.critic_steps == plan.total_steps
+    four = plan_batches(parse([*REWARD, "--critic_steps", "4"]), 1)
+    assert four.critic_steps == 4 * four.total_steps
     few = parse([*REWARD, "--experience_batch_size", "4", "--train_batch_size", "2", "--critic_steps", "8"])
     assert plan_batches(few, 1).critic_steps == 2 * plan_batches(few, 1).total_steps, "one for each sample"
 
