@@ -37,12 +37,23 @@ class Mutant:
 
 MISMATCH = "rlvr/core/mismatch.py"
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
+CONTROL = "rlvr/core/entropy_control.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
 # fmt: off
 MUTANTS = [
     Mutant("sign of the advantage", LOSSES, "free = -gain * ratio\n", "free = gain * ratio\n", "tests/core/test_losses.py"),
     Mutant("ratio clip: the better bound, not the worse", LOSSES, "loss = torch.maximum(free, bound)", "loss = torch.minimum(free, bound)", "tests/core/test_losses.py"),
     Mutant("ratio clip: clip higher ignored", LOSSES, "clamp(1.0 - clip_range, 1.0 + high)", "clamp(1.0 - clip_range, 1.0 + clip_range)", "tests/core/test_losses.py"),
+    Mutant("CISPO: the weight has a gradient", LOSSES, "ratio = move.ratio.detach()", "ratio = move.ratio", "tests/core/test_losses.py", "cispo"),
+    Mutant("CISPO: no upper bound", LOSSES, "clamp(max(0.0, 1.0 - clip_range), 1.0 + high)", "clamp(max(0.0, 1.0 - clip_range))", "tests/core/test_losses.py", "cispo"),
+    Mutant("SAPO: one tau for all", LOSSES, ".masked_fill(move.gain > 0, tau_pos)", "", "tests/core/test_losses.py", "sapo"),
+    Mutant("SAPO: slope at ratio 1 is not 1", LOSSES, "* 4.0 / tau", "* 4.0", "tests/core/test_losses.py", "sapo"),
+    Mutant("covariance without the mean of the advantages", CONTROL, "(columns - means[:, None, None]).prod(0)", "(columns - means[:, None, None] * torch.tensor([1.0, 0.0]).double()[:, None, None]).prod(0)", "tests/core/test_entropy_control.py"),
+    Mutant("Clip-Cov draws outside its range, too", CONTROL, "mask & (covariance > covariances_from)", "mask | (covariance > covariances_from)", "tests/core/test_entropy_control.py"),
+    Mutant("tokens counted on this rank alone", CONTROL, "float(all_reduce(mask.sum().double()))", "float(mask.sum().double())", "tests/core/test_entropy_control.py"),
+    Mutant("top entropy leaves out what it should keep", MAKER, 'chosen if a.entropy_control == "top_entropy" else ~chosen', 'chosen if a.entropy_control == "clip_cov" else ~chosen', "tests/trainer/test_estimators.py", "entropy_control"),
+    Mutant("KL-Cov's penalty pulls the wrong way", "rlvr/trainer/ppo_update.py", "per_token + a.kl_cov_coef", "per_token - a.kl_cov_coef", "tests/trainer/test_learning.py", "kl_cov"),
+    Mutant("float32 head: autocast rounds it", "rlvr/core/logprobs.py", "cast = at_least_float32 if float32 else _autocast", "cast = _autocast", "tests/core/test_logprobs.py", "a37"),
     Mutant("value clip", LOSSES, "loss = torch.maximum(loss, bounded_loss)", "loss = torch.minimum(loss, bounded_loss)", "tests/core/test_losses.py"),
     Mutant("response mask left out of the loss", LOSSES, "return masked_sum(per_token, mask) / (size.tokens or 1.0)", "return per_token.sum() / (size.tokens or 1.0)", "tests/core/test_aggregate.py"),
     Mutant("accumulation: divided by the micro-batch, not the step", LOSSES, "dim=1).sum() / (size.sequences or 1.0)", "dim=1).mean()", "tests/core/test_aggregate.py"),
@@ -68,6 +79,8 @@ MUTANTS = [
     Mutant("whitened rewards of untrained responses", MAKER, "whiten(rewards, learned,", "whiten(rewards, mask,", "tests/trainer/test_phases.py", "whitened"),
     Mutant("scores of trained responses only", MAKER, "record_totals(meter, verdicts.totals, verdicts.scored)", "record_totals(meter, verdicts.totals, verdicts.trained)", "tests/trainer/test_ppo.py", "a31"),
     Mutant("prompts of a refill are thrown away", "rlvr/experience/dynamic_sampling.py", "            waiting += next_prompts()", "            waiting[:] = next_prompts()[:1]", "tests/trainer/test_dynamic.py", "come_first"),
+    Mutant("explained variance of the critic's own targets", MAKER, "plain_returns(inputs), learned", "out.returns, learned", "tests/experience/test_explained_variance.py"),
+    Mutant("the critic's steps all on the whole batch", "rlvr/trainer/ppo_update.py", "return [batch[a:b] for a, b in pairwise(cuts) if a < b]", "return [batch for a, b in pairwise(cuts) if a < b]", "tests/trainer/test_estimators.py", "several_steps"),
     Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
     Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),
     Mutant("sign of the entropy bonus", "rlvr/trainer/ppo_update.py", "per_token - a.entropy_coef * new.entropy", "per_token + a.entropy_coef * new.entropy", "tests/trainer/test_learning.py", "entropy"),

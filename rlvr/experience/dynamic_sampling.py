@@ -100,7 +100,7 @@ def collect_with_signal(
     record_groups(meter, pool.with_signal, len(pool.signal))
     meter.add_count("dynamic/groups_sampled", len(pool.signal))
     meter.add_count("dynamic/groups_missing", max(0, target - pool.with_signal))
-    return _finish(maker, pool, target, meter, seconds, monte_carlo), len(pool.rollouts)
+    return _finish(maker, pool, target, meter, seconds, *seed, monte_carlo=monte_carlo), len(pool.rollouts)
 
 
 def _take(waiting: list[Prompt], count: int) -> list[Prompt]:
@@ -133,7 +133,13 @@ def _sample(
 
 
 def _finish(
-    maker: BaseExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
+    maker: BaseExperienceMaker,
+    pool: _Pool,
+    target: int,
+    meter: Meter,
+    seconds: dict[str, float],
+    *seed: int | str,
+    monte_carlo: bool,
 ) -> Collected:
     """Run the models over the chosen groups only, and form their experience."""
     rows, signal = pool.choose(target)
@@ -142,5 +148,5 @@ def _finish(
     verdicts = everything.take(rows, torch.tensor(signal))
     rollouts = [pool.rollouts[row] for row in rows]
     scores = maker.run_models(rollouts, seconds)
-    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, monte_carlo)
+    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
     return Collected(experience, [pool.samples[r] for r in rows], [pool.results[r] for r in rows], seconds)

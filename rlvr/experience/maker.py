@@ -30,14 +30,23 @@ from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
 from rlvr.config.conditions import correction_of, kl_kind_of
-from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
+from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.masked import whiten
+from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.metrics import record_groups, record_mismatch, record_samples, record_scores, record_totals
-from rlvr.experience.scoring import ModelScores, score_rollouts
+from rlvr.experience.metrics import (
+    record_groups,
+    record_mismatch,
+    record_samples,
+    record_scores,
+    record_totals,
+    record_values,
+)
+from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
 from rlvr.prompting.conversation import Conversation
@@ -155,7 +164,7 @@ class BaseExperienceMaker(ABC):
         if (group := self.config.rollout.num_generations) > 1:
             signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
-        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
+        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
 
     def greedy_responses(
@@ -186,11 +195,12 @@ class BaseExperienceMaker(ABC):
         verdicts: Verdicts,
         meter: Meter,
         seconds: dict[str, float],
+        *seed: int | str,
         monte_carlo: bool = False,
     ) -> list[Experience]:
         """Form token rewards and advantages, and cut them into the experience of each response, without padding.
 
-        B responses, R tokens in the longest of them.
+        B responses, R tokens in the longest of them. `seed` and `monte_carlo` are those of `make_experience`.
         """
         a, mask = self.config.algo, scores.mask
         with timed(seconds, "score"):
@@ -212,8 +222,11 @@ class BaseExperienceMaker(ABC):
             # equally often.
             if a.whiten_rewards:
                 rewards = whiten(rewards, learned, shift_mean=False, all_reduce=all_reduce_sum)
-            out = self._advantages(rollouts, scores, rewards, continued, verdicts, monte_carlo)
-            record_scores(meter, scores, kl, non_score, verdicts, out.returns)
+            inputs = self._inputs(rollouts, scores, rewards, continued, verdicts, monte_carlo)
+            out = self.estimator(inputs)
+            record_scores(meter, scores, kl, non_score, verdicts)
+            if scores.values is not None:
+                record_values(meter, scores.values, plain_returns(inputs), learned)
             meter.add_tokens("advantages", out.advantages, learned)
             columns = {
                 "logprobs": scores.logprobs,
@@ -225,6 +238,8 @@ class BaseExperienceMaker(ABC):
                 "sampler_logprobs": self._sampler_logprobs(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
             }
+            if a.entropy_control != "off":
+                columns |= self._controlled(scores, out.advantages, learned, meter, *seed)
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
     def _continued(self, rollouts: Sequence[Rollout], scores: ModelScores) -> Tensor:
@@ -233,7 +248,7 @@ class BaseExperienceMaker(ABC):
         bootstraps = self.config.algo.truncated == "bootstrap" and scores.last_values is not None
         return cut if bootstraps else torch.zeros_like(cut)
 
-    def _advantages(
+    def _inputs(
         self,
         rollouts: Sequence[Rollout],
         scores: ModelScores,
@@ -241,27 +256,25 @@ class BaseExperienceMaker(ABC):
         continued: Tensor,
         verdicts: Verdicts,
         monte_carlo: bool,
-    ) -> AdvantageOutputs:
-        """Advantages and critic targets, [B, R] each, from token rewards [B, R]; responses that are `continued` ([B]) by the
+    ) -> AdvantageInputs:
+        """What advantages and critic targets are made of, with token rewards [B, R]; responses that are `continued` ([B]) by the
         critic's value end with it."""
         a, device = self.config.algo, rewards.device
         # [B] the value after the last token; 0 where the response ends.
         bootstrap = None if scores.last_values is None else scores.last_values.masked_fill(~continued, 0.0)
-        return self.estimator(
-            AdvantageInputs(
-                rewards,
-                scores.values,
-                scores.mask,
-                gamma=a.gamma,
-                lam=a.lam,
-                critic_lam=1.0 if monte_carlo else a.critic_lam,
-                lam_alpha=a.lam_alpha,
-                bootstrap=bootstrap,
-                # Responses to one prompt stand in a row, so their place gives the group.
-                groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
-                scored=verdicts.scored.to(device),
-                greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
-            )
+        return AdvantageInputs(
+            rewards,
+            scores.values,
+            scores.mask,
+            gamma=a.gamma,
+            lam=a.lam,
+            critic_lam=1.0 if monte_carlo else a.critic_lam,
+            lam_alpha=a.lam_alpha,
+            bootstrap=bootstrap,
+            # Responses to one prompt stand in a row, so their place gives the group.
+            groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
+            scored=verdicts.scored.to(device),
+            greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
         )
 
     def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
@@ -285,6 +298,36 @@ class BaseExperienceMaker(ABC):
         of_sampler = pad(of_sampler, (0, scores.mask.size(1) - of_sampler.size(1)))
         record_mismatch(meter, scores.logprobs, of_sampler, scores.mask, self.correction)
         return of_sampler if needed or a.off_policy_mask_threshold is not None else None
+
+    def _controlled(
+        self,
+        scores: ModelScores,
+        advantages: Tensor,
+        mask: Tensor,
+        meter: Meter,
+        *seed: int | str,
+    ) -> Columns:
+        """The column of `Experience`, [B, R], by which the policy loss treats the tokens of `entropy_control` otherwise. Collective."""
+        a, device = self.config.algo, mask.device
+        assert a.entropy_control != "off"
+        share = SHARES[a.entropy_control] if a.entropy_share is None else a.entropy_share
+        lots = torch.Generator().manual_seed(derive_seed("entropy control", *seed, _rank()))
+        chosen = choose_tokens(
+            a.entropy_control,
+            share,
+            mask,
+            logprobs=scores.logprobs,
+            advantages=advantages,
+            entropy=scores.entropy,
+            lots=torch.rand(mask.shape, generator=lots).to(device),
+            covariances_from=a.clip_cov_low,
+            covariances_to=a.clip_cov_high,
+            all_reduce=all_reduce_sum,
+        )
+        meter.add_tokens("policy/controlled", chosen.float(), mask)
+        if a.entropy_control == "kl_cov":
+            return {"penalised": chosen}
+        return {"kept": chosen if a.entropy_control == "top_entropy" else ~chosen}
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):
@@ -334,7 +377,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
             # The rank too, or all processes would draw alike (pitfall A29).
-            place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
+            place = (*seed, _rank())
             with self.actor.full_weights() as actor:
                 for batch in self.engine.stream(actor.model, prompts, sampling, place):
                     some = prompts[len(rollouts) : len(rollouts) + len(batch)]
@@ -394,6 +437,10 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     enter_phase(name)
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Experience]:

@@ -31,17 +31,10 @@ def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
     meter.add("objective/groups_with_signal", with_signal, groups)
 
 
-def record_scores(
-    meter: Meter,
-    scores: ModelScores,
-    kl: Tensor,
-    non_score: Tensor,
-    verdicts: Verdicts,
-    returns: Tensor | None,
-) -> None:
-    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns of what is trained on."""
+def record_scores(meter: Meter, scores: ModelScores, kl: Tensor, non_score: Tensor, verdicts: Verdicts) -> None:
+    """Record divergence and entropy ([B, R] each)."""
     mask, count = scores.mask, scores.mask.size(0)
-    totals, scored, trained = (x.to(mask.device) for x in (verdicts.totals, verdicts.scored, verdicts.trained))
+    totals, scored = verdicts.totals.to(mask.device), verdicts.scored.to(mask.device)
     zero = torch.zeros_like(kl)
     meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
     meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
@@ -49,15 +42,20 @@ def record_scores(
     meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[scored].sum(), scored.sum())
     if scores.entropy is not None:
         meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
-    if scores.values is None or returns is None:
-        return
-    mask = mask & trained[:, None]
-    meter.add_tokens("value", scores.values, mask)
+
+
+def record_values(meter: Meter, values: Tensor, returns: Tensor, mask: Tensor) -> None:
+    """Record values ([B, R]), and how well they foretell the plain returns ([B, R]) of the tokens that are trained on.
+
+    Plain returns whatever the critic's targets are: at a lambda below 1 these hold the values of later tokens, so that a
+    critic which says the same all along a response would explain them, right or wrong.
+    """
+    meter.add_tokens("value", values, mask)
     # Ingredients of the explained variance. As sums, because a mean of the ranks' own variances would be another number.
     meter.add_tokens("_returns", returns, mask)
     meter.add_tokens("_returns_squared", returns**2, mask)
-    meter.add_tokens("_residuals", returns - scores.values, mask)
-    meter.add_tokens("_residuals_squared", (returns - scores.values) ** 2, mask)
+    meter.add_tokens("_residuals", returns - values, mask)
+    meter.add_tokens("_residuals_squared", (returns - values) ** 2, mask)
 
 
 def record_samples(

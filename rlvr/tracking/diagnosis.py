@@ -172,14 +172,15 @@ def _clipping(rows: Rows) -> Iterator[Finding]:
 
 
 def _critic(rows: Rows) -> Iterator[Finding]:
-    settled = rows[-1].get("outcome/correct", 0.0) > 0.9  # then there is little to explain
-    lasts = _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW)
-    if len(rows) >= 2 * WINDOW and lasts and not settled:
+    settled = _lasts(rows, "outcome/correct", lambda share: share > 0.9, WINDOW)  # then there is little to explain
+    if not settled and _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW):
         mean = fmean(row["critic/explained_variance"] for row in rows[-WINDOW:])
         yield Finding(
             "critic explains nothing",
-            f"the critic explains {mean:.0%} of the returns' variance over {WINDOW} episodes",
-            "raise --critic_lr, give it a start (--critic_warmup_steps, --value_pretraining_episodes), or do without: --preset grpo",
+            f"the critic explains {mean:.0%} of the returns' variance over {WINDOW} episodes, so advantages are those of a baseline "
+            "that is the same for all",
+            "give it more steps (--critic_steps), a higher --critic_lr or a start (--value_pretraining_episodes), or do without: "
+            "--preset drgrpo",
             ("critic/explained_variance", "loss/value_avg"),
         )
 

@@ -40,6 +40,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_ranges(config)
     _check_estimator(config)
     _check_shared_trunk(config)
+    _check_float32_head(config)
     _check_losses(config)
     _check_dynamic_sampling(config)
     check_rewards(config)
@@ -90,6 +91,21 @@ def _check_shared_trunk(config: Config) -> None:
         )
 
 
+def _check_float32_head(config: Config) -> None:
+    if not config.model.float32_head:
+        return
+    if config.parallel.plugin in ("3d", "gemini", "gemini_auto"):
+        raise UserError(
+            f"--float32_head: --plugin {config.parallel.plugin} replaces the model's head or its weights by its own; take ddp, a ZeRO plugin or "
+            "fsdp, or leave it out"
+        )
+    if config.rollout.engine == "vllm":
+        raise UserError(
+            "--float32_head: vLLM has a head of its own, which stays in the model's precision; take --engine hf, generate or paged, or "
+            "leave it out"
+        )
+
+
 def _check_losses(config: Config) -> None:
     a = config.algo
     kl_kind_of(config)  # refuses an estimate whose gradient is wrong in its place
@@ -100,6 +116,16 @@ def _check_losses(config: Config) -> None:
         )
     if a.ratio == "sequence":
         _check_sequence_ratio(config)
+    if a.clip_cov_low >= a.clip_cov_high:
+        raise UserError(
+            f"--clip_cov_low {a.clip_cov_low:g} and --clip_cov_high {a.clip_cov_high:g} leave no covariance between them: give a lower "
+            "and a higher one"
+        )
+    if a.entropy_control == "top_entropy" and a.old_logprobs == "sampled":
+        raise UserError(
+            "--entropy_control top_entropy goes by the tokens' entropies, which --old_logprobs sampled does without: take --old_logprobs "
+            "recompute"
+        )
     if config.train.disable_loss_mask:
         raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
     if a.ptx_coef and not config.data.ptx_dataset:
@@ -110,6 +136,10 @@ def _check_losses(config: Config) -> None:
 
 def _check_sequence_ratio(config: Config) -> None:
     a = config.algo
+    if a.entropy_control != "off":
+        raise UserError(
+            f"--entropy_control {a.entropy_control} chooses single tokens, which --ratio sequence moves as one; leave one of them out"
+        )
     if estimator_of(config).per_token:
         raise UserError(
             f"--ratio sequence moves a response as one, and {given_estimator(config)} gives its tokens different advantages: "
@@ -118,6 +148,11 @@ def _check_sequence_ratio(config: Config) -> None:
     if a.loss_reduction != "sequence_mean":
         raise UserError(
             f"--ratio sequence needs --loss_reduction sequence_mean, not {a.loss_reduction}, which weighs single tokens"
+        )
+    if a.policy_loss != "ppo":
+        raise UserError(
+            f"--policy_loss {a.policy_loss} is made for the ratios of tokens, and --ratio sequence has one for a response: leave one of "
+            "them out"
         )
     correction = correction_of(config)
     if correction.how != "none" and correction.level != "sequence":
@@ -209,6 +244,7 @@ class BatchPlan:
         steps_per_epoch: optimizer steps in one pass over the buffer.
         total_steps: optimizer steps of the run.
         actor_steps: those in which the actor learns, so without the critic's warm-up and pretraining.
+        critic_steps: steps of the critic's own optimizer, several in each of the run's where `--critic_steps` asks for them.
         num_episodes: episodes of the run, including those that pretrain the critic.
     """
 
@@ -217,6 +253,7 @@ class BatchPlan:
     steps_per_epoch: int
     total_steps: int
     actor_steps: int
+    critic_steps: int
     num_episodes: int
 
 
@@ -251,13 +288,15 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
             f"sizes so that the first is a multiple of the second"
         )
     steps = samples // mini_batch
-    of_critic = config.algo.value_pretraining_episodes
-    episodes = t.num_episodes + of_critic
+    pretraining = config.algo.value_pretraining_episodes
+    episodes = t.num_episodes + pretraining
     total = episodes * t.num_update_steps * steps
-    alone = max(of_critic * t.num_update_steps * steps, config.algo.critic_warmup_steps)
+    alone = max(pretraining * t.num_update_steps * steps, config.algo.critic_warmup_steps)
     if alone >= total:
         raise UserError(
             f"--critic_warmup_steps {config.algo.critic_warmup_steps} leaves the actor none of the run's {total} optimizer "
             "steps: give fewer, or raise --num_episodes"
         )
-    return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)
+    of_critic = total * min(t.critic_steps, mini_batch)  # a step has at least one sample
+    prompts = r.experience_batch_size // r.num_generations
+    return BatchPlan(prompts, samples, steps, total, total - alone, of_critic, episodes)

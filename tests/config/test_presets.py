@@ -55,14 +55,21 @@ def test_presets_step_as_their_papers_do() -> None:
     """Peak, shape and Adam's second beta, as the recipes name them; what is not named is the default."""
     found = {name: parse([*REWARD, "--preset", name, "--pretrain", "some/model"]).train for name in PRESETS}
     constant = {name for name, train in found.items() if train.lr_schedule == "constant"}
-    assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo"}
-    assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {"ppo", "orz", "drgrpo"}
+    assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo", "top_entropy"}
+    assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {
+        "ppo",
+        "orz",
+        "drgrpo",
+        "cispo",
+    }
+    assert found["cispo"].adam_eps == 1e-15
     assert {name: train.warmup_steps for name, train in found.items() if train.warmup_steps is not None} == {
         "ppo": 80,
         "orz": 50,
         "dapo": 80,
+        "top_entropy": 0,
     }
-    assert found["orz"].critic_lr == 5e-6 and found["orz"].weight_decay == 0.0
+    assert found["orz"].critic_lr == 5e-6 and found["orz"].critic_steps == 12 and found["orz"].weight_decay == 0.0
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -159,6 +166,13 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--mismatch_correction", "mask", "--engine", "generate"], "--engine generate, which does not give"),
         (["--off_policy_mask_threshold", "0"], "--off_policy_mask_threshold 0.0: must be above 0"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
+        (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
+        (["--preset", "gspo", "--entropy_control", "kl_cov"], "--entropy_control kl_cov chooses single tokens"),
+        (["--float32_head", "--plugin", "gemini"], "--plugin gemini replaces the model's head"),
+        (["--float32_head", "--engine", "vllm"], "vLLM has a head of its own"),
+        (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
+        (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
+        (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),
         (
             ["--kl_in", "loss", "--kl_estimator", "k1"],
             "k1 with --kl_in loss has no force.*k3_weighted or k2 or k3.*--kl_in reward",
@@ -214,6 +228,9 @@ def test_steps_are_counted_with_the_critics_pretraining() -> None:
     config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
     plan = plan_batches(config, 1)
     assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
+    assert plan.critic_steps == 4 * plan.total_steps, "of the built-in model: four in each"
+    few = parse([*REWARD, "--experience_batch_size", "4", "--train_batch_size", "2", "--critic_steps", "8"])
+    assert plan_batches(few, 1).critic_steps == 2 * plan_batches(few, 1).total_steps, "one for each sample"
 
 
 SHORT = "--num_episodes 2 --experience_batch_size 16 --train_batch_size 8 --eval_samples 4 --warmup_steps 0".split()

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 EXAMPLES = 40
 STRATEGIES = [(kind, name) for kind, named in KINDS.items() for name in named]
 OPEN = {
-    ("equivalents", "families"), ("equivalents", "parts"), ("equivalents", "ratios"),
-    ("near_misses", "conditions"), ("near_misses", "residues"), ("near_misses", "labels"), ("near_misses", "parts"),
-    *(("hacks", name) for name in KINDS["hacks"]),
+    ("equivalents", "parts"), ("equivalents", "ratios"), ("near_misses", "conditions"), ("near_misses", "labels"), ("near_misses", "parts"),
+    *(("hacks", name) for name in ("calculations", "unsolved", "chains", "words", "echoes", "tautologies")),
 }  # fmt: skip
 """Strategies that find faults which are not mended yet; an entry goes with its fault."""
 FOUND = [json.loads(line) for line in (Path(__file__).parent / "found.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -100,6 +100,21 @@ def test_it_has_to_last(name: str) -> None:
     assert names(rows[:2]) == [] and names(rows[-1:]) == []
 
 
+def test_a_critic_is_told_of_after_ten_episodes_unless_nearly_all_was_right() -> None:
+    def signs(count: int, right: float, **changes: Any) -> list[str]:
+        return names(run(count, critic__explained_variance=0.01, outcome__correct=right, **changes))
+
+    assert signs(9, 0.5) == [] and signs(10, 0.5) == ["critic explains nothing"]
+    assert signs(10, 0.95) == [], "little is left to explain"
+    once_less = {"outcome__correct": lambda i: 0.85 if i == 3 else 0.95}
+    assert names(run(10, critic__explained_variance=0.01, **once_less)) == ["critic explains nothing"]
+    explained_once = {"critic__explained_variance": lambda i: 0.4 if i == 3 else 0.01}
+    assert names(run(10, outcome__correct=0.5, **explained_once)) == []
+    (finding,) = diagnose(run(10, critic__explained_variance=0.01, outcome__correct=0.5))
+    assert all(flag in finding.remedy for flag in ("--critic_steps", "--critic_lr", "--value_pretraining_episodes"))
+    assert "--preset drgrpo" in finding.remedy
+
+
 def test_nan_is_a_runaway_and_breaks_no_other_check() -> None:
     rows = run(objective__kl=math.nan, grad_norm__actor=math.nan)
     assert "KL runaway" in names(rows)

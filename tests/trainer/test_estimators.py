@@ -56,6 +56,25 @@ def test_estimators_without_critic_learn_and_leave_no_trace_of_one(name: str, tm
     assert torch.equal(weights(again), weights(trainer))
 
 
+@pytest.mark.parametrize("kind", ["top_entropy", "clip_cov", "kl_cov"])
+def test_the_tokens_of_entropy_control_are_a_column_of_the_experience(kind: str) -> None:
+    """A quarter of all tokens: learned from alone, left out, or held back; the same for the same place in the run."""
+    chosen = {"entropy_control": kind, "entropy_share": 0.25, "clip_cov_low": -1e9, "clip_cov_high": 1e9}
+    eight = [prompt for prompt in prompts(2) for _ in range(4)]
+
+    def column(*place: int) -> torch.Tensor:
+        meter, trainer = Meter(), make_trainer(settings=chosen, **settings_of("grpo"))
+        items = trainer.maker.make_experience(eight, meter, *place).experience
+        assert all((item.penalised is None) is (kind != "kl_cov") for item in items)
+        values = torch.cat([item.penalised if kind == "kl_cov" else item.kept for item in items]).float()
+        share = int(0.25 * len(values)) / len(values)
+        assert meter.means()["policy/controlled"] == pytest.approx(share)
+        assert values.mean().item() == pytest.approx(1 - share if kind == "clip_cov" else share)
+        return values
+
+    assert torch.equal(column(0), column(0))
+
+
 def test_each_estimator_needs_what_it_says() -> None:
     with pytest.raises(UserError, match="num_generations 1 must be at least 2"):
         make_trainer(settings={"estimator": "grpo"})
@@ -200,6 +219,28 @@ def test_a21_a22_only_the_critic_learns_in_its_warm_up_and_pretraining(
     assert moved == [(False, True)] * alone + [(True, True)] * (8 - alone)
     assert trainer.progress.optimizer_steps == 8
     assert trainer.critic.lr_scheduler.last_epoch == 8 and trainer.actor.lr_scheduler.last_epoch == 8 - alone
+
+
+def critic_after(size: int, critic_steps: int) -> tuple[torch.Tensor, int, int]:
+    """The critic's weights after one pass over 32 responses, and how many steps actor and critic took."""
+    trainer = make_trainer(train_batch_size=size, critic_steps=critic_steps)
+    trainer.fit(1, 1, 1, loader())
+    return parts(trainer)[1], trainer.actor.lr_scheduler.last_epoch, trainer.critic.lr_scheduler.last_epoch
+
+
+def test_the_critic_takes_several_steps_in_each_of_the_actors() -> None:
+    """Each on a part of the samples: it learns what it would if the actor, too, took steps of so few."""
+    alone, actor_steps, critic_steps = critic_after(size=8, critic_steps=1)
+    assert (actor_steps, critic_steps) == (4, 4)
+    several, actor_steps, critic_steps = critic_after(size=16, critic_steps=2)
+    assert (actor_steps, critic_steps) == (2, 4)
+    assert torch.equal(several, alone)
+    assert not torch.allclose(several, critic_after(size=16, critic_steps=1)[0])
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(3, 3), (16, 16), (40, 16)])
+def test_a_step_of_the_critic_has_at_least_one_sample(asked: int, taken: int) -> None:
+    assert critic_after(size=16, critic_steps=asked)[1:] == (2, 2 * taken)
 
 
 def test_values_are_pretrained_on_plain_returns() -> None:
