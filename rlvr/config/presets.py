@@ -10,6 +10,7 @@ changes, which is a million times smaller than theirs, has sizes and learning ra
 A recipe is never a branch in the trainer: all of it is settings that can be given one by one.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +84,7 @@ PRESETS: dict[str, Preset] = {
         "Open-Reasoner-Zero, Hu et al. 2025, arXiv:2503.24290",
         num_generations=64,  # training details: 64 responses to each of 128 prompts
         prompts=2,
-        updates=1,  # training details: one step of the policy (12 of the critic, which takes one here too)
+        updates=1,  # training details: one step of the policy
         algo={
             "estimator": "gae", "gamma": 1.0, "lam": 1.0,  # sec. 2: both are 1
             "eps_clip": 0.2,  # sec. 2
@@ -91,6 +92,7 @@ PRESETS: dict[str, Preset] = {
             "kl_coef": 0.0,  # sec. 2: neither in the reward nor in the loss
         },
         train={
+            "critic_steps": 12,  # training details: of the critic, in each of the policy's
             "lr": 1e-6, "critic_lr": 5e-6, "lr_schedule": "constant", "warmup_steps": 50,  # training details
             "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0,  # training details
         },
@@ -238,6 +240,45 @@ PRESETS: dict[str, Preset] = {
             "policy_loss": "sapo", "tau_pos": 1.0, "tau_neg": 1.05,  # eq. 5 and 6; sec. 5.1
             "kl_coef": 0.0,  # left out of the objective, eq. 5
             "loss_reduction": "sequence_mean",  # eq. 5
+        },
+        train={"lr": 1e-6},  # not named
+    ),
+    "top_entropy": Preset(
+        "Beyond the 80/20 Rule, Wang et al. 2025, arXiv:2506.01939",
+        num_generations=16,  # not named; that of DAPO, which it changes
+        prompts=16,
+        updates=4,  # experiments: 16 on a batch
+        algo={
+            "estimator": "grpo", "eps_clip": 0.2, "eps_clip_high": 0.28,  # DAPO's
+            "kl_coef": 0.0, "loss_reduction": "token_mean", "dynamic_sampling": True,  # DAPO's
+            "entropy_control": "top_entropy", "entropy_share": 0.2,  # eq. 5; experiments: 20 %
+        },
+        train={"lr": 1e-6, "lr_schedule": "constant", "warmup_steps": 0},  # experiments: no warm-up, no schedule
+        for_tiny={"rollout": {"num_generations": 8}, **_OWN_WARMUP},
+    ),
+    "clip_cov": Preset(
+        "Clip-Cov, The Entropy Mechanism, Cui et al. 2025, arXiv:2505.22617",
+        num_generations=8,  # experiments: 8 responses to each of 256 prompts
+        prompts=32,
+        updates=8,  # experiments: 8 updates
+        algo={
+            "estimator": "grpo", "eps_clip": 0.2,  # sec. 4.2: a change of GRPO
+            "kl_coef": 0.0,  # the published command
+            "loss_reduction": "token_mean",  # the published command
+            "dynamic_sampling": True,  # experiments: prompts without signal are left out
+            "entropy_control": "clip_cov", "entropy_share": 2e-4, "clip_cov_low": 1.0, "clip_cov_high": 5.0,  # experiments
+        },
+        train={"lr": 1e-6},  # not named
+    ),
+    "kl_cov": Preset(
+        "KL-Cov, The Entropy Mechanism, Cui et al. 2025, arXiv:2505.22617",
+        num_generations=8,  # as clip_cov
+        prompts=32,
+        updates=8,  # as clip_cov
+        algo={
+            "estimator": "grpo", "eps_clip": math.inf,  # sec. 4.2: the ratio is not clipped
+            "kl_coef": 0.0, "loss_reduction": "token_mean", "dynamic_sampling": True,  # as clip_cov
+            "entropy_control": "kl_cov", "entropy_share": 2e-3, "kl_cov_coef": 1.0,  # experiments, of the 7B model
         },
         train={"lr": 1e-6},  # not named
     ),

@@ -181,6 +181,16 @@ def sapo_loss(
     return move.result(-gate * move.gain, torch.zeros_like(move.finite))
 
 
+def kl_cov_penalty(logprobs: Tensor, old_logprobs: Tensor, penalised: Tensor) -> Tensor:
+    """|log p - log p_old| of the tokens that KL-Cov holds back, 0 elsewhere; any shape.
+
+    Cui et al. 2025, arXiv:2505.22617, sec. 4.2: a divergence from the policy that sampled, for which their published code takes the
+    absolute difference.
+    """
+    difference = at_least_float32(logprobs) - at_least_float32(old_logprobs).detach()
+    return zero_unless(penalised, difference).abs()
+
+
 @dataclass(frozen=True)
 class _Move:
     """What the policy losses compute with, where it is finite: elsewhere 0, without a gradient."""
@@ -225,29 +235,6 @@ def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> T
     new, old = at_least_float32(logprobs), at_least_float32(old_logprobs).detach()
     mean = masked_mean(new.detach() - old, mask, dim=1)[:, None]  # [B, 1]
     return old + mean + (new - new.detach())  # the last term is 0, and carries the gradient
-
-
-def importance_weights(logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
-    """min(trainer's probability / sampler's probability, cap): weights for tokens from an engine of its own; any shape.
-
-    An engine with other kernels or another precision samples from a distribution that differs from the one whose
-    logprobs are trained; the weight makes the gradient right again, and the cap keeps its variance finite (truncated
-    importance sampling: Ionides 2008; Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL
-    Training"). What is not finite gives NaN.
-
-    Args:
-        logprobs: of the sampled tokens under the model in the trainer, at the time of sampling.
-        sampler_logprobs: as the engine gave them.
-        cap: above 0.
-
-    Raises:
-        ValueError: a cap that is not above 0.
-    """
-    if not cap > 0:
-        raise ValueError(f"the cap of importance weights must be above 0, got {cap}")
-    difference = at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()
-    finite = all_finite(difference)
-    return nan_unless(finite, bounded_exp(zero_unless(finite, difference)).clamp(max=cap))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import ReferenceSample, reference_step
+from reference import ReferenceSample, kl_estimate, reference_step
 from tiny_models import tiny_model
 from trainer_harness import experience, settings_of
 
@@ -150,6 +150,23 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
 
 
+@pytest.mark.parametrize("given", [None, "k2", "k3"])
+def test_a15_the_divergence_in_the_loss_equals_the_oracle(given) -> None:
+    """After the policy has moved from the one that sampled; the default is the estimate that is right there."""
+    items = experience()
+    settings = settings_of(kl_in="loss", kl_coef=0.5, kl_estimator=given)
+    actor, critic = roles()
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    new = actor.unwrapped(batch, 1.0).logprobs
+    want = [
+        kl_estimate(float(new[row, t]), float(i.ref_logprobs[t]), given or "k3_weighted", float(i.logprobs[t]))
+        for row, i in enumerate(items)
+        for t in range(len(i.logprobs))
+    ]
+    got = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    assert got == pytest.approx(sum(want) / len(want), rel=1e-5)
+
+
 @pytest.mark.parametrize(("coef", "rises"), [(0.5, True), (-0.5, False)])
 def test_the_entropy_bonus_raises_the_entropy(coef: float, rises: bool) -> None:
     """With no advantages, only the bonus moves the policy."""
@@ -207,15 +224,16 @@ def collect_batch(items: list[Experience]):
 def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
     items = experience()
     settings = settings_of(entropy_coef=0.01)
+    corrected = settings_of(entropy_coef=0.01, mismatch_correction="truncate")
     moves = []
     for weight in (None, 1.0, 0.5):
+        sampler = {} if weight is None else {"sampler_logprobs": [i.logprobs - math.log(weight) for i in items]}
         weighted = [
-            i if weight is None else Experience(**{**i.tensors(), "importance": torch.full_like(i.logprobs, weight)})
-            for i in items
+            Experience(**i.tensors(), **{name: rows[n] for name, rows in sampler.items()}) for n, i in enumerate(items)
         ]
         actor, critic = roles()
         before = flat(actor)
-        learn(actor, critic, weighted, 4, settings)
+        learn(actor, critic, weighted, 4, settings if weight is None else corrected)
         moves.append(flat(actor) - before)
     actor, critic = roles()
     before = flat(actor)
@@ -278,6 +296,17 @@ def test_the_policy_loss_is_the_one_that_is_named(flags: dict[str, Any], loss: A
     batch = MicroBatch(sequences, old, old, advantages, mask)
     total = policy_loss(ActorOutput(new, new), batch, Step(settings, 0.0, Meter(), StepSize(tokens=5, sequences=2)))
     assert total.item() == pytest.approx(loss(new, old, advantages).loss[mask].mean().item())
+
+
+def test_the_penalty_of_kl_cov_is_a_term_of_the_policy_loss() -> None:
+    settings = settings_of(entropy_control="kl_cov", kl_cov_coef=0.5)
+    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]])
+    sequences = collate([torch.tensor([3])], [torch.arange(2) + 4])
+    batch = MicroBatch(
+        sequences, old, old, torch.zeros(1, 2), torch.ones(1, 2).bool(), penalised=torch.tensor([[True, False]])
+    )
+    step = Step(settings, 0.0, Meter(), StepSize(tokens=2, sequences=1))
+    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(0.5 * 0.5 / 2)
 
 
 # Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.
