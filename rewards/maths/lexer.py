@@ -32,11 +32,13 @@ _THOUSANDS = r"(?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , )"
 _NUMBER = rf"""(?: \d+ (?: {_THOUSANDS} \d+ )*+ )
     (?: \.\d+ | \.(?=\s*\\(?:overline|bar|dot)\b|\(\d) | \.(?![\d.\w]) )? | \.\d+"""
 _TOKEN = re.compile(
-    rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle)(?![A-Za-z]) )+ )
+    rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle|allowbreak|nobreak|indent|noindent|hfill|enspace)(?![A-Za-z])
+        | \\[hv]?(?:space|phantom)\*?\s*\{{[^{{}}]*\}} )+ )
     | \\(?:text|textbf|textit|textrm|textnormal|mathrm|mathsf|operatorname|mbox|hbox|rm)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
-    | \\(?:mathbf|mathit|boldsymbol|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
+    | \\(?:mathbf|mathit|boldsymbol|bold|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
     | \\(?P<environment> begin|end )\s*\{{\s*(?P<name> [a-z]+ )\*?\s*\}} (?: (?<=array\}})\s*\{{[^{{}}]*\}} )?
     | (?P<number> {_NUMBER} )
+    | \\not\s*(?P<denied> = | \\in(?![A-Za-z]) )
     | \\(?P<command> [A-Za-z]+ )
     | \\(?P<escaped> [^A-Za-z] )
     | (?P<letters> [A-Za-z]+ )
@@ -64,7 +66,7 @@ _SYMBOLS = {
     "∞": "infty", "π": "pi", "√": "√", "ϕ": "phi", "ℕ": "naturals", "ℚ": "rationals", "ℂ": "complexes", "θ": "theta", "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "μ": "mu", "σ": "sigma", "φ": "phi", "ω": "omega",
     "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
 }  # fmt: skip
-_NOT_JOINED = frozenset({"pmod", "pmb", "lnot", "minus", "real", "sinc", "signs", "infin"})
+_NOT_JOINED = frozenset({"cdots", "pmod", "pmb", "lnot", "minus", "real", "sinc", "signs", "infin"})
 """Commands that only look like another one with letters behind it."""
 _JOINABLE = FUNCTIONS.keys() | {"pi", "theta", "alpha", "beta", "cdot", "times", "infty", "pm"}
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789-+n0123456789n")
@@ -128,6 +130,8 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
         return [Token("letters", text.strip(), spaced)]
     if kind == "letters":
         return [Token("letters", text, spaced)]
+    if kind == "denied":
+        return [Token("rel", "!=" if text == "=" else "not in", spaced)]
     if kind == "rel":
         return [Token("rel", _RELATIONS.get(text, text), spaced)]
     if kind == "power":

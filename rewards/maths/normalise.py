@@ -58,10 +58,8 @@ def normalise(answer: str) -> str:
 
 
 def _with_plain_commands(text: str) -> str:
-    """Without colours and sizes; fractions and binomials in one form."""
+    """Without colours and sizes; fractions in one form."""
     text = _SIZES.sub("", _COLOUR.sub("", text))
-    if "\\choose" in text or "\\over" in text:
-        text = _INFIX.sub(lambda m: f"\\{_INFIX_NAMES[m[2]]}{{{m[1]}}}{{{m[3]}}}", text)
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     return _UNIT_FRACTION.sub(r"\\text{\1/\2}", text) if "text{" in text or "rm{" in text else text
 
@@ -71,8 +69,6 @@ _COLOUR = re.compile(r"\\(?:text)?color\s*(?:\[[^][]*\])?\{[A-Za-z!\d]*\}")
 _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}"
 )
-_INFIX = re.compile(r"\{([^{}]*)\\(choose|over)(?![A-Za-z])([^{}]*)\}")
-_INFIX_NAMES = {"choose": "binom", "over": "frac"}
 _END = r"(?:\\[a-z]+|[^\[\]()A-Za-z,;\\])*(?:[\d}]|\\infty|\\pi|∞|π)\s*"
 _OUTWARD = re.compile(rf"([\[\]])({_END}[,;]{_END})([\[\]])")
 

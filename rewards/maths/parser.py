@@ -12,7 +12,7 @@ The levels, loosest first: list - relation - set operation - ratio (here) - sum 
 import re
 
 from rewards.maths.cursor import END, nested
-from rewards.maths.expressions import Expressions
+from rewards.maths.expressions import INFIX, Expressions, divided
 from rewards.maths.lexer import Token, resolve_letters, separated, tokens
 from rewards.maths.limits import MAX_DEPTH, UnreadableError
 from rewards.maths.syntax import (
@@ -87,10 +87,19 @@ class Parser(Expressions):
     """The loosest levels: lists, the words around values, relations, set operations, ratios."""
 
     def answer(self) -> Node:
-        node = self.items()
+        node = self.contents()
         if self.peek() is not END:
             raise UnreadableError(f"what is {self.peek().text!r}?")
         return node
+
+    def contents(self) -> Node:
+        """What there is in braces, or at all: a list; or two parts with \\over or \\choose between them."""
+        node = self.items()
+        if not self.at("command", *INFIX):
+            return node
+        name = INFIX[self.next().text]
+        below = self.items()
+        return divided(node, below) if name == "div" else Op(name, (node, below))
 
     def items(self) -> Node:
         """Parts between commas, semicolons, "and" and "or"; one part stands for itself."""
@@ -303,7 +312,7 @@ class Parser(Expressions):
         if may_be_set and opening in ("{", "\\{") and self._bar_ahead():
             node = self.set_builder()
         else:
-            node = Group("", ()) if self.at("close") and opening != "{" else self.items()
+            node = Group("", ()) if self.at("close") and opening != "{" else self.contents()
         closing = self.expect("close", *(("}",) if opening == "{" else ())).text
         self.bars = bars
         return _closed(opening, node, closing)

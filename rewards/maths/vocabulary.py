@@ -31,7 +31,10 @@ NUMBER_SETS = frozenset("R Z N Q C R^+ R^- Z^+ Z^- N^+ Q^+ R^* Z^* N^* C^*".spli
 """Names of sets of numbers, as letters."""
 
 DECORATIONS = frozenset(
-    "overline bar vec hat tilde widehat overrightarrow widetilde underline mathbb mathcal mathfrak angle triangle measuredangle".split()
+    (
+        "overline bar vec hat tilde widehat overrightarrow widetilde underline overarc wideparen overleftrightarrow "
+        "mathbb mathcal mathscr mathfrak cal angle triangle measuredangle"
+    ).split()
 )
 """Commands that mark a name and change no value."""
 

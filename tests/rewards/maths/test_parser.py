@@ -33,6 +33,11 @@ x, y = Symbol("x"), Symbol("y")
 (r"\max\{a,b\}", "max(a, b)"), ("3 (mod 7)", r"3 \pmod{7}"), ("3 to 2", "3:2"),
         (r"\begin{bmatrix}1&2\end{bmatrix}", r"\begin{pmatrix}1&2\end{pmatrix}"), (r"\langle 1,2\rangle", "(1,2)"),
         (r"x<-1 \cup x>1", r"x<-1 \text{ or } x>1"), ("x_{12}", "x_12"),
+        (r"{n \choose k}", r"\binom{n}{k}"), (r"{a\over b}", r"\frac{a}{b}"), (r"{{m+n\pi}\over p}", r"\frac{m+n\pi}{p}"),
+        (r"n(n+1) \over 2", r"\frac{n(n+1)}{2}"), (r"3{1\over 2}", r"3\frac12"), (r"3{5\over 2}", r"3\cdot\frac52"),
+        (r"1+\cdots+n", r"1+\ldots+n"), (r"0.333\cdots", r"0.\overline{3}"), (r"B^{\prime}", "B'"), (r"B^{\prime\prime}", "B''"),
+        (r"x \not= 2", r"x \neq 2"), (r"\mathcal{S}_{n}", r"\mathcal S_n"), (r"\bold{v}", "v"), (r"\overarc{AB}", "AB"),
+        (r"24 \hspace{.6mm} \mathrm{cm}^2", r"24\text{ cm}^2"), (r"\phantom{-}1 \allowbreak + x", "1+x"),
     ],
 )  # fmt: skip
 def test_two_ways_to_write_one_tree(text, same) -> None:
