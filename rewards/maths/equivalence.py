@@ -80,11 +80,19 @@ def _same_time(answer: str, gold: str) -> bool | None:
     """Compared as times or dates; None if the gold is none."""
     if (right := clock(gold)) is not None:
         time = clock(answer)
-        return None if time is None else same_clock(time, right)
+        if time is None or _may_be_ratio(gold, right) and _may_be_ratio(answer, time):
+            return None  # 6:20 for 3:10
+        return same_clock(time, right)
     if (day := date(gold)) is not None:
         other = date(answer)
         return other is not None and same_date(other, day)
     return None
+
+
+def _may_be_ratio(text: str, time: tuple[int, bool]) -> bool:
+    """3:10 may be a time of day or a ratio; 3:30 p.m., 03:30 and 3:00 are times."""
+    parts = text.split(":")
+    return len(parts) == 2 and all(p.strip().isdigit() and not p.strip().startswith("0") for p in parts)
 
 
 def _same_choice(answer: str, gold: str) -> bool | None:
@@ -94,13 +102,19 @@ def _same_choice(answer: str, gold: str) -> bool | None:
         if chosen[0] != right[0] or not (chosen[1] and right[1]):
             return chosen[0] == right[0]
         return equivalent(chosen[1], right[1])[0]
-    if _LETTERS.fullmatch(gold) and _LETTERS.fullmatch(answer):
-        return sorted(re.findall("[A-H]", answer)) == sorted(re.findall("[A-H]", gold))
+    if (letters := _choices(gold)) and (picked := _choices(answer)):
+        return picked == letters
     for one, other in ((chosen, gold), (right, answer)):
         if one and one[1] and not one[1].startswith(("(", "\\", "+", "-", "=")):
             same = equivalent(one[1], other) if one is chosen else equivalent(other, one[1])
             return True if same[0] else None
     return None
+
+
+def _choices(text: str) -> list[str]:
+    """Several letters of choices, sorted; [] for anything else, and for a name: ACD may be three choices, BAC is an angle."""
+    letters = re.findall("[A-H]", text) if _LETTERS.fullmatch(text) else []
+    return sorted(letters) if len(letters) < len(text) or letters == sorted(set(letters)) else []
 
 
 def _as_trees(answer: str, gold: str) -> tuple[bool, str]:

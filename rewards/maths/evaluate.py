@@ -355,11 +355,22 @@ def _named(name: str) -> Callable[..., Value]:
     return lambda e, v: getattr(e.mp, name)(e.bounded(v))
 
 
+def _saturated(name: str) -> Callable[..., Value]:
+    """tanh and coth come within e^(-2 x) of 1: that is a magnitude met, or tanh 100 were 1 to so many digits."""
+
+    def rule(e: Evaluator, v: Value) -> Value:
+        e._seen(e.power(+e.mp.e, -2 * abs(e.mp.re(e.bounded(v)))))
+        return getattr(e.mp, name)(v)
+
+    return rule
+
+
 _NEVER_CANCELS = frozenset("mul div ratio percent degree pow neg sqrt cbrt exp fact binom conj".split())
 _CHEAP = frozenset("add mul neg div ratio percent degree sqrt abs floor ceil sign re im conj min max mod".split())
 _HAS_POLES = frozenset({"tan", "cot", "sec", "csc"})
 _CIRCULAR: dict[str, Callable[..., Value]] = {
-    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh tanh coth".split()},
+    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh".split()},
+    **{name: _saturated(name) for name in ("tanh", "coth")},
     **{"arc" + name: _named("a" + name) for name in "sin cos tan cot sec csc sinh cosh tanh".split()},
 }
 NUMERIC: dict[str, Callable[..., Value]] = {

@@ -20,6 +20,7 @@ from rewards.maths.syntax import (
 )
 from rewards.maths.values import approximate
 from rewards.maths.vectors import folded
+from rewards.maths.zero_testing import same_value
 
 MAX_SIGNS = 16
 
@@ -77,13 +78,19 @@ def _cut(node: Relation) -> Node | None:
         else:
             return None
     if ops and set(ops) == {"="}:
-        values = [v for v in map(exact, sides) if v is not None]
-        if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1]):
-            return None
+        values = [exact(s) for s in sides if is_expression(s) and not symbols(s)]
+        if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1] is not None):
+            if None not in values or not _all_alike([s for s in sides if is_expression(s) and not symbols(s)]):
+                return None
         if all(is_expression(s) and not symbols(s) for s in sides):
             return sides[-1]  # a calculation: what it comes to
         sides, ops = (sides[0], sides[-1]), ("=",)
     return Relation(sides, ops) if ops else sides[0]
+
+
+def _all_alike(sides: list[Node]) -> bool:
+    """True where irrational numbers in a chain are equal."""
+    return all(same_value(side, sides[-1]) for side in sides[:-1])
 
 
 def _is_approximation(rough: Node, node: Node) -> bool:

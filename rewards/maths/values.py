@@ -98,7 +98,8 @@ def same_up_to_rounding(a: Node, g: Node) -> bool:
     """True where the answer rounds to a decimal gold, or differs from the gold by floating-point error only.
 
     A gold of 0.458 accepts 27/59. A gold of 1/3 does not accept 0.333: it can be written exactly. Two decimals of the
-    same length differ if they differ. A gold of fewer than three digits is taken literally.
+    same length differ if they differ. A gold of fewer than three digits or two decimals is taken literally, and so is one whose digits
+    the answer nearly has: 12.5 is not 12.55, however that is written.
     """
     if symbols(a) or symbols(g):
         return False
@@ -118,11 +119,15 @@ def _rounds_to(a: Node, value: Fraction, g: Number) -> bool:
     if isinstance(a, Number) and a.places is not None:
         # A decimal answer with more digits than the gold.
         return a.places > places and digits >= 4 and abs(value - g.value) <= unit / 2
-    if isinstance(a, Number) and a.value.denominator == 1:
-        return False  # a whole number is meant exactly
-    if abs(value - g.value) <= unit / 2:
-        return digits >= 2 or abs(value - g.value) <= unit / 20
-    return digits >= 3 and Fraction(math.trunc(value / unit)) * unit == g.value  # cut off rather than rounded
+    if digits < MIN_ROUNDED_DIGITS or places < 2 or (value * 10 ** (places + MIN_DIGITS_LOST - 1)).denominator == 1:
+        return False  # both are meant exactly
+    return abs(value - g.value) <= unit / 2 or Fraction(math.trunc(value / unit)) * unit == g.value  # or cut off
+
+
+MIN_ROUNDED_DIGITS = 3
+"""A gold of fewer digits, or of a single decimal, is taken literally: 2.5 is five halves, 10.0 is ten."""
+MIN_DIGITS_LOST = 3
+"""A number that needs fewer digits more than the gold has would have been written out."""
 
 
 def significant_digits(number: Number) -> int:
