@@ -48,6 +48,8 @@ MUTANTS = [
     Mutant("accumulation: tokens of the micro-batch", LOSSES, "/ (size.tokens or 1.0)", "/ max(1, int(mask.sum()))", "tests/trainer/test_learning.py", "a20"),
     Mutant("GAE without lambda", PER_TOKEN, "delta + gamma * lam * next_advantage", "delta + gamma * next_advantage", "tests/core/test_advantages.py"),
     Mutant("GAE reads values outside the mask", PER_TOKEN, "next_value = torch.where(here, values[:, t], next_value)", "next_value = values[:, t]", "tests/core/test_advantages.py"),
+    Mutant("schedule: the floor is the start of the line", "rlvr/boost/optimizer.py", "return floor + (1 - floor) * (1 - share)\n", "return floor + (1 - floor) * share\n", "tests/trainer/test_learning.py", "a22"),
+    Mutant("schedule: constant falls as the line does", "rlvr/boost/optimizer.py", 'if shape == "constant":', 'if shape == "none":', "tests/trainer/test_learning.py", "a22"),
     Mutant("KL sign in the reward", "rlvr/core/kl.py", "torch.where(mask, -kl_coef * ", "torch.where(mask, kl_coef * ", "tests/core/test_rewards.py"),
     Mutant("score on every token", "rlvr/core/kl.py", "torch.where(last_token(mask), ", "torch.where(mask, ", "tests/core/test_rewards.py"),
     Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),

@@ -137,6 +137,14 @@ def has_frozen_models(c: Any) -> bool:
     return measures_divergence(c) or has_reward_model(c)
 
 
+# The optimizer.
+
+
+@condition(why=" with --lr_schedule constant", instead="take cosine or linear")
+def lowers_lr(c: Any) -> bool:
+    return c.train.lr_schedule != "constant"
+
+
 # Responses and data.
 
 

@@ -21,6 +21,7 @@ from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import resolve_precision
 from rlvr.checkpoint.checkpointer import SavedRole
 from rlvr.config import Config
@@ -181,7 +182,7 @@ class TrainablePPORole(BasePPORole):
     def _boost(self, model: torch.nn.Module, lr: float, steps: int) -> None:
         """Put the model under a Booster, with a schedule over this many optimizer steps."""
         model = model.to(self.device)
-        optimizer, schedule = build.make_optimizer(self.config, model, lr, steps, self.device)
+        optimizer, schedule = make_optimizer(model, self.config.train, lr, steps, self.precision)
         self.boosted = build.boost(self.config, model, optimizer, schedule, self.device)
         actor, critic = (self.boosted if self.role == name else None for name in ("actor", "critic"))
         self.learner = Learner(self.config, actor, critic, self.tokenizer)

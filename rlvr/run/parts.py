@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from rewards import resolve
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.consistency import digest, function_digest
-from rlvr.boost.optimizer import adamw, cosine_with_warmup
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
 from rlvr.config import Config, DataConfig, trains_on_builtin
@@ -150,12 +150,13 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     initial = make_initial_model(config) if has_initial_model(config, lora) else None
     if initial is not None:
         check_same_vocabulary(initial.model, base)
+    t, precision = config.train, resolve_precision(config.parallel.mixed_precision, device)
     # Each schedule spans the optimizer steps of its own role: the critic's warm-up steps are none of the actor's (pitfall A22).
-    actor_optim, actor_schedule = make_optimizer(config, actor, config.train.lr, plan.actor_steps, device)
+    actor_optim, actor_schedule = make_optimizer(actor, t, t.lr, plan.actor_steps, precision)
     if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
     critic = make_critic(config, trunk, lora).to(device)
-    critic_optim, critic_schedule = make_optimizer(config, critic, config.train.critic_lr, plan.total_steps, device)
+    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.total_steps, precision)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
 
 
@@ -214,16 +215,6 @@ def make_actor(config: Config, base: PreTrainedModel, lora: LoraSettings | None)
     if start and has_head(start):
         actor.value_head.load(start)
     return actor
-
-
-def make_optimizer(
-    config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
-) -> tuple[torch.optim.Optimizer, Any]:
-    """AdamW over the weights of a role that learn, and a cosine schedule with warm-up over this many optimizer steps."""
-    t = config.train
-    precision = resolve_precision(config.parallel.mixed_precision, device)
-    optimizer = adamw(role, precision, lr=lr, weight_decay=t.weight_decay)
-    return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
 
 
 def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSettings | None) -> Critic:

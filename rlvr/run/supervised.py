@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.health import report_lost_processes
-from rlvr.boost.optimizer import adamw, cosine_with_warmup
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.data.supervised import SupervisedData, read_preference_data, read_sft_data
@@ -158,7 +158,7 @@ def _make_trainer(
         session.note(note)
     steps = total_steps(config, len(data.train))
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
-    optimizer = adamw(model.to(process.device), precision, lr=t.lr, weight_decay=t.weight_decay)
+    optimizer, schedule = make_optimizer(model.to(process.device), t, t.lr, steps, precision)
     session.say(
         f"[bold]rlvr[/]: {len(data.train)} rows to learn from, {len(data.test)} held out; model {config.model.pretrain}; "
         f"{process.world_size} process(es) on {process.device.type}, {torch.get_num_threads()} thread(s) each, "
@@ -171,7 +171,7 @@ def _make_trainer(
         make_booster(config.parallel, process.device, t.grad_clip),
         model,
         optimizer,
-        cosine_with_warmup(optimizer, steps, t.warmup_steps),
+        schedule,
         run.tokenizer,
         data.train,
         config,

@@ -1,6 +1,8 @@
 """One optimizer step of actor and critic against the slow oracle, however the step is cut up."""
 
 import copy
+import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +11,10 @@ from tiny_models import tiny_model
 from trainer_harness import experience, settings_of
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule, make_optimizer
 from rlvr.boost.plugins import make_booster
 from rlvr.config import Config, ParallelConfig
+from rlvr.config.shared import StepConfig
 from rlvr.experience.experience import Experience
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
@@ -252,15 +255,52 @@ def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
     assert moves[1].norm() > 0
 
 
-def test_a22_the_schedule_counts_optimizer_steps() -> None:
+# Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.
+@pytest.mark.parametrize(
+    ("shape", "floor", "expected"),
+    [
+        ("cosine", 0.1, [2 / 11, 2.0, 2 * 0.55, 2 * (0.55 + 0.45 * math.cos(math.pi * 89 / 90)), 0.2]),
+        ("cosine", 0.0, [2 / 11, 2.0, 1.0, 1 + math.cos(math.pi * 89 / 90), 0.0]),
+        ("linear", 0.25, [2 / 11, 2.0, 2 * 0.625, 2 * (1 - 0.75 * 89 / 90), 0.5]),
+        ("constant", 0.1, [2 / 11, 2.0, 2.0, 2.0, 2.0]),
+    ],
+)
+def test_a22_the_schedule_counts_optimizer_steps(shape: Any, floor: float, expected: list[float]) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
-    schedule = cosine_with_warmup(optimizer, total_steps=100, warmup_steps=10, floor=0.1)
+    schedule = lr_schedule(optimizer, total_steps=100, warmup_steps=10, shape=shape, floor=floor)
     rates = []
     for _ in range(100):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    assert rates[0] == pytest.approx(2.0 / 11) and rates[10] == pytest.approx(2.0)
+    rates.append(optimizer.param_groups[0]["lr"])
+    assert [rates[step] for step in (0, 10, 55, 99, 100)] == pytest.approx(expected, abs=1e-12)
     assert rates == sorted(rates[:11]) + sorted(rates[11:], reverse=True)
-    assert rates[55] == pytest.approx(1.1, abs=0.01)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    with pytest.raises(ValueError, match="'step'.*cosine, linear, constant"):
+        lr_schedule(optimizer, 10, shape="step")  # type: ignore[arg-type]
+
+
+def test_the_settings_of_a_step_reach_optimizer_and_schedule() -> None:
+    settings = StepConfig(
+        lr_schedule="linear",
+        lr_floor=0.5,
+        warmup_steps=1,
+        weight_decay=0.3,
+        adam_beta1=0.8,
+        adam_beta2=0.7,
+        adam_eps=0.1,
+    )
+    role = torch.nn.Linear(1, 1)
+    optimizer, schedule = make_optimizer(role, settings, 4.0, 3, "fp32")
+    group = optimizer.param_groups[0]
+    assert (group["betas"], group["eps"], group["weight_decay"], group["lr"]) == ((0.8, 0.7), 0.1, 0.3, 2.0)
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [4.0]
+    schedule.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [2.0]

@@ -44,6 +44,7 @@ UNREAD = [
     (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
     (["--kl_horizon", "10000"], "without --kl_target"),
+    (["--lr_schedule", "constant", "--lr_floor", "0.1"], "take cosine or linear"),
     (["--positive_threshold", "0.5"], "at --positive_lm_coef 0"),
     (["--max_refills", "3"], "without --dynamic_sampling"),
     (["--ptx_batch_size", "4"], "without --ptx_dataset"),
@@ -131,7 +132,7 @@ ALWAYS = {
     "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
     "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
-    "weight_decay warmup_steps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
+    "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
     "eval": "",
@@ -176,8 +177,8 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "model": "pretrain tokenizer_dir checkpoint_path lora_config lora_merge grad_checkpoint use_flash_attn trust_remote_code",
         "data": "dataset preference_dataset max_samples max_length overlong_rows eval_dataset eval_share",
         "template": "conversation_template_config template_check",
-        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr weight_decay warmup_steps grad_clip "
-        "seed num_threads packing center_rewards_coefficient",
+        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr lr_schedule warmup_steps weight_decay "
+        "adam_beta1 adam_beta2 adam_eps grad_clip seed num_threads packing center_rewards_coefficient",
         "parallel": "plugin mixed_precision dist_timeout",
         "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
         "log": "log_interval log_dir use_wandb use_mlflow use_trackio progress",
