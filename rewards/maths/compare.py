@@ -39,6 +39,7 @@ from rewards.maths.syntax import (
 from rewards.maths.values import renamed_parameter, same_expressions
 from rewards.maths.vectors import components, is_array
 from rewards.maths.vocabulary import number_word
+from rewards.maths.words import label
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 MAX_UNORDERED = 60
@@ -247,14 +248,19 @@ def _same_vector(a: Node, g: Node) -> bool:
 
 
 def _same_by_name(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
+    """Parts with names, each compared with its namesake; parts whose names have nothing in common, in order."""
     of_a, of_g = (dict(n for n in map(named_part, items) if n) for items in (a, g))
     if of_a.keys() == of_g.keys():
         return all(_same(of_a[name], value) for name, value in of_g.items())
     if of_a.keys() & of_g.keys():
         return False
-    if not any(isinstance(name, Words) for name in (*of_a, *of_g)):
-        return len(a) == len(g) and all(map(_same, of_a.values(), of_g.values()))
-    return _same_in_any_order(tuple(of_a.values()), tuple(of_g.values()))
+    labels = [[label(n.text) if isinstance(n, Words) else frozenset() for n in side] for side in (of_a, of_g)]
+    pairs = [(i, j) for i, x in enumerate(labels[0]) for j, y in enumerate(labels[1]) if x & y]
+    if not pairs:
+        return all(map(_same, of_a.values(), of_g.values()))
+    values = list(of_a.values()), list(of_g.values())
+    one_to_one = len(pairs) == len(of_a) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
+    return one_to_one and all(_same(values[0][i], values[1][j]) for i, j in pairs)
 
 
 def _same_in_any_order(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:

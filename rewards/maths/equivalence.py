@@ -18,12 +18,15 @@ from rewards.maths.limits import UnreadableError
 from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
 from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
+from rewards.maths.parts import angle, in_order, parts
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
 from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
+_LETTER_R = re.compile(r"(?:[A-Za-z]\w*\s*=\s*)?R")
+"""A radius, say; the real numbers are written otherwise."""
 
 
 def equivalent(answer: str, gold: str) -> tuple[bool, str]:
@@ -46,6 +49,8 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
         return False, "number"
     if numbers[1] is None and (decided := _same_time(answer, gold)) is not None:
         return decided, "time"
+    if (decided := _same_parts(answer, gold)) is not None:
+        return decided, "structure"
     if (decided := _same_choice(answer, gold)) is not None:
         return decided, "choice"
     return _as_trees(answer, gold)
@@ -109,6 +114,19 @@ def _same_choice(answer: str, gold: str) -> bool | None:
             same = equivalent(one[1], other) if one is chosen else equivalent(other, one[1])
             return True if same[0] else None
     return None
+
+
+def _same_parts(answer: str, gold: str) -> bool | None:
+    """Compared part by part, or as names of angles; None where the gold has neither."""
+    if (name := angle(gold)) and (other := angle(answer)):
+        return other in (name, name[::-1])
+    if _LETTER_R.fullmatch(gold):
+        return bool(_LETTER_R.fullmatch(answer))
+    asked, given = parts(gold), parts(answer)
+    if asked is None and given is None:
+        return None
+    pairs = given or in_order(answer), asked or in_order(gold)
+    return len(pairs[0]) == len(pairs[1]) and all(equivalent(a, g)[0] for a, g in zip(*pairs, strict=True))
 
 
 def _choices(text: str) -> list[str]:

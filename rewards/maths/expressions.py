@@ -334,8 +334,8 @@ class Expressions(Numerals):
 def _negated(node: Node) -> Node:
     if isinstance(node, Number):
         return Number(-node.value, node.places)
-    if isinstance(node, Op) and node.name == "percent" and isinstance(node.args[0], Number):
-        return Op("percent", (_negated(node.args[0]),))
+    if isinstance(node, Op) and node.name in ("percent", "degree") and isinstance(node.args[0], Number):
+        return Op(node.name, (_negated(node.args[0]),))
     return Op("neg", (node,))
 
 

@@ -257,12 +257,23 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="symbol")]
     if (
         len(text) >= 4
-        or (len(text) == 3 and not _beside_mathematics(before, after))
+        or (len(text) == 3 and (not _beside_mathematics(before, after) or _begins_words(token, following)))
         or lower in SHORT_WORDS
         or (lower in ("an", "it", "on", "at", "as", "by") and after is not None and after.kind == "letters")
     ):
         return [token._replace(kind="word")]
     return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
+
+
+def _begins_words(token: Token, following: list[Token]) -> bool:
+    """5 red beans: three letters with a word behind them."""
+    return (
+        token.spaced
+        and token.text.islower()
+        and following[:1] != []
+        and following[0].kind == "letters"
+        and len(following[0].text) > 3
+    )
 
 
 def _is_base(following: list[Token]) -> bool:

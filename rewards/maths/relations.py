@@ -269,7 +269,7 @@ def all_named(group: Group) -> bool:
 def named_part(node: Node) -> tuple[Node, Node] | None:
     """Name and value of a part of a list: x = 5, or 5 apples."""
     if isinstance(node, Quantity) and node.unit.startswith(COUNTED):
-        return Words(node.unit), node.value
+        return Words(node.unit.removeprefix(COUNTED)), node.value
     return named(node)
 
 

@@ -43,8 +43,7 @@ QUALIFIERS = frozenset(
 NEGATIONS = frozenset(
     "not no never none nor neither isn't isnt aren't arent wasn't wasnt doesn't doesnt don't dont can't cant cannot won't wont "
     "or either maybe perhaps possibly but except unless without wrong incorrect false than least most between from other "
-    "instead unknown unsure guess if versus vs almost until plus minus times half twice double thousand million billion "
-    "hundred dozen anything everything greater less more fewer above below under over up nearly "
+    "instead unknown unsure guess if versus vs almost until plus minus times half twice anything everything greater less more fewer above below under over up nearly "
     "squared cubed root opposite reciprocal inverse one "
     "only-if".split()
 )
