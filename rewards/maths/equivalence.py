@@ -14,11 +14,13 @@ from functools import lru_cache
 
 from rewards.maths import fallback
 from rewards.maths.compare import same_answer
+from rewards.maths.form import undone
 from rewards.maths.limits import UnreadableError
 from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
 from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
 from rewards.maths.parts import angle, in_order, parts
+from rewards.maths.simplify import simplify
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
 from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
 
@@ -54,6 +56,20 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
     if (decided := _same_choice(answer, gold)) is not None:
         return decided, "choice"
     return _as_trees(answer, gold)
+
+
+def left_undone(answer: str, gold: str) -> str:
+    """What an answer that is equal to the gold leaves undone and the gold does not, in words; "" if there is nothing."""
+    answer, gold = normalise(answer), normalise(gold)
+    if answer.isdigit():
+        return ""
+    asked, given = parts(gold), parts(answer)
+    if asked is not None or given is not None:
+        pairs = zip(given or in_order(answer), asked or in_order(gold), strict=False)
+        return next((left for a, g in pairs if (left := left_undone(a, g))), "")
+    node, right = tree(answer), tree(gold)
+    short = None if node is None else simplify(node)
+    return "" if short is None or right is None else undone(short, right)
 
 
 def readable(text: str) -> bool:

@@ -357,12 +357,15 @@ def _barred(node: Node) -> Node:
 
 
 def divided(top: Node, bottom: Node) -> Node:
+    """A fraction of whole numbers is a number, whether it is reduced or not; a division that comes out even is one to do."""
     if (
         isinstance(top, Number)
         and isinstance(bottom, Number)
         and bottom.value
         and top.places is None
         and bottom.places is None
+        and top.value.denominator == bottom.value.denominator == 1
+        and (top.value / bottom.value).denominator != 1
     ):
         return Number(top.value / bottom.value)
     return Op("div", (top, bottom))
