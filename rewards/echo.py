@@ -1,6 +1,6 @@
 r"""Echoes: an answer that only repeats a calculation of the question, as it stands there or with its parts in another order.
 
->>> echoes("6 * 7", r"What is $6 \\times 7$?"), echoes("42", "What is 6 * 7?"), echoes("7 * 6", "What is 6 * 7?")
+>>> echoes("6 * 7", r"What is $6 \times 7$?"), echoes("42", "What is 6 * 7?"), echoes("7 * 6", "What is 6 * 7?")
 (True, False, True)
 >>> echoes("-1 + x^2", "Factor $x^2 - 1$."), echoes("(x+1)(x-1)", "Factor $x^2 - 1$.")
 (True, False)

@@ -16,13 +16,24 @@ from rewards.maths import fallback
 from rewards.maths.compare import same_answer
 from rewards.maths.form import undone
 from rewards.maths.limits import UnreadableError
-from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
+from rewards.maths.literals import (
+    choice,
+    clock,
+    date,
+    decimal_comma,
+    parse_number,
+    remainder,
+    same_clock,
+    same_date,
+    same_letter,
+)
 from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
 from rewards.maths.parts import angle, in_order, parts
 from rewards.maths.simplify import simplify
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
 from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
+from rewards.maths.vocabulary import NO_LIMIT
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
@@ -51,6 +62,8 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
         return False, "number"
     if numbers[1] is None and (decided := _same_time(answer, gold)) is not None:
         return decided, "time"
+    if (decided := _same_by_convention(answer, gold)) is not None:
+        return decided, "text"
     if (decided := _same_parts(answer, gold)) is not None:
         return decided, "structure"
     if (decided := _same_choice(answer, gold)) is not None:
@@ -132,6 +145,24 @@ def _same_choice(answer: str, gold: str) -> bool | None:
     return None
 
 
+def _same_by_convention(answer: str, gold: str) -> bool | None:
+    """Compared as what has a notation of its own: DNE, 7 R 3, a decimal comma, a letter; None where the gold has none."""
+    if _plain_words(gold) in NO_LIMIT:
+        return _plain_words(answer) in NO_LIMIT
+    if (right := remainder(gold)) is not None:
+        return remainder(answer) == right
+    if same_letter(answer, gold):
+        return True
+    number = parse_number(gold)
+    if number is not None and number.denominator != 1 and decimal_comma(answer) == number:
+        return True
+    return None
+
+
+def _plain_words(text: str) -> str:
+    return re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).lower().strip(" .")
+
+
 def _same_parts(answer: str, gold: str) -> bool | None:
     """Compared part by part, or as names of angles; None where the gold has neither."""
     if (name := angle(gold)) and (other := angle(answer)):
@@ -161,11 +192,19 @@ def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
     stage = "expression" if is_expression(left) and is_expression(right) else "structure"
     if same_answer(left, right):
         return True, stage
-    measured = UNIT_LETTER.fullmatch(answer)
-    if measured and not symbols(right) and is_expression(right.value if isinstance(right, Quantity) else right):
-        left = tree(f"{measured[1]} \\text{{ {measured[2]}}}")
-        return left is not None and same_answer(left, right), "structure"
-    return False, stage
+    if not symbols(right) and is_expression(right.value if isinstance(right, Quantity) else right):
+        left = _measured(answer)
+    elif isinstance(left, Quantity) and is_expression(left.value):
+        right = _measured(gold)  # 500 cm, and not the variable m
+    else:
+        return False, stage
+    return left is not None and right is not None and same_answer(left, right), "structure"
+
+
+def _measured(text: str) -> Node | None:
+    """A number with a unit of one letter, that may as well be a variable, as a quantity: 5 m."""
+    match = UNIT_LETTER.fullmatch(text)
+    return tree(f"{match[1]} \\text{{ {match[2]}}}") if match else None
 
 
 @lru_cache(maxsize=4096)

@@ -111,6 +111,7 @@ _EXACT: dict[str, Callable[..., Fraction | None]] = {
     "ceil": lambda p: Fraction(math.ceil(p)),
     "sign": lambda p: Fraction((p > 0) - (p < 0)),
     "fact": _whole(math.factorial, MAX_FACTORIAL),
+    "fact2": _whole(lambda n: math.prod(range(n, 0, -2)) if n >= 0 else math.factorial(n), MAX_FACTORIAL),
     "binom": _whole(math.comb, MAX_FACTORIAL),
     "gcd": _whole(math.gcd, 10**30),
     "lcm": _whole(math.lcm, 10**30),
@@ -245,7 +246,11 @@ class Evaluator:
         if name in _CHEAP:
             price = max(0.2, self.cost / 100)
         else:
-            price = self.cost * (5 if name in ("fact", "binom") else 1) * (3 if any(map(self.mp.im, arguments)) else 1)
+            price = (
+                self.cost
+                * (5 if name in ("fact", "fact2", "binom") else 1)
+                * (3 if any(map(self.mp.im, arguments)) else 1)
+            )
         spend(price)
 
     def _rational(self, value: Fraction | complex) -> Value:
@@ -320,6 +325,15 @@ class Evaluator:
             raise UndecidedError("beyond all bounds")
         return self.mp.gamma(value)
 
+    def double_factorial(self, value: Value) -> Value:
+        """n (n - 2) (n - 4) ... down to 1 or 2; of whole numbers only."""
+        if not self.mp.isint(value) or value < -1:
+            raise UndecidedError("a double factorial of no whole number")
+        half = self.mp.floor(self.mp.re(value) / 2)
+        if value == 2 * half:
+            return self.power(self.mp.mpf(2), half) * self.gamma(half + 1)
+        return self.gamma(value + 1) / (self.power(self.mp.mpf(2), half) * self.gamma(half + 1))
+
     def log(self, value: Value, base: Value = None) -> Value:
         """The natural logarithm, unless a base is given."""
         if not value or base == 0:
@@ -365,7 +379,7 @@ def _saturated(name: str) -> Callable[..., Value]:
     return rule
 
 
-_NEVER_CANCELS = frozenset("mul div ratio percent degree pow neg sqrt cbrt exp fact binom conj".split())
+_NEVER_CANCELS = frozenset("mul div ratio percent degree pow neg sqrt cbrt exp fact fact2 binom conj".split())
 _CHEAP = frozenset("add mul neg div ratio percent degree sqrt abs floor ceil sign re im conj min max mod".split())
 _HAS_POLES = frozenset({"tan", "cot", "sec", "csc"})
 _CIRCULAR: dict[str, Callable[..., Value]] = {
@@ -399,6 +413,7 @@ NUMERIC: dict[str, Callable[..., Value]] = {
     "arg": lambda e, v: e.mp.arg(v),
     "conj": lambda e, v: e.mp.conj(v),
     "fact": lambda e, v: e.gamma(v + 1),
+    "fact2": lambda e, v: e.double_factorial(v),
     "binom": lambda e, v, w: e.gamma(v + 1) / (e.gamma(w + 1) * e.gamma(v - w + 1)),
     "min": lambda e, *v: min(map(e.real, v)),
     "max": lambda e, *v: max(map(e.real, v)),

@@ -157,7 +157,8 @@ class Expressions(Numerals):
         while True:
             if self.at("op", "!"):
                 self.next()
-                node = Op("fact", (node,))
+                double = self.at("op", "!") and not self.peek().spaced
+                node = Op("fact2" if double and self.next() else "fact", (node,))
             elif self.at("op", "%", "degree") and (is_op(node, "percent") or is_op(node, "degree")):
                 raise UnreadableError("a percentage of a percentage")
             elif self.at("op", "%"):

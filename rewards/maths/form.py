@@ -28,6 +28,7 @@ from rewards.maths.syntax import (
     Relation,
     Symbol,
     children,
+    contains,
     is_expression,
     is_name,
     is_op,
@@ -81,7 +82,18 @@ def undone(answer: Node, gold: Node) -> str:
     """What the answer leaves undone and the gold does not, in words; "" where there is nothing."""
     left = list(dict.fromkeys(_kinds(answer)))
     allowed = set(_kinds(gold)) if left else set()
+    if contains(gold, "mod") and _names_classes(answer):
+        allowed.add(Undone.REMAINDER)
+    if contains(gold, "abs"):
+        allowed.add(Undone.ABSOLUTE)
     return next((kind.value for kind in left if kind not in allowed), "")
+
+
+def _names_classes(node: Node) -> bool:
+    """10 (mod 7) for 3 (mod 7): another member of the class; 7^{2023} (mod 100) has yet to be found."""
+    if is_op(node, "mod"):
+        return all(isinstance(a, Number) for a in node.args)
+    return all(map(_names_classes, children(node)))
 
 
 def _kinds(node: Node) -> Iterator[Undone]:

@@ -243,6 +243,12 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="command", text="√")]
     if text == "log" and _is_base(following):
         return [token._replace(kind="command"), Token("op", "_")]
+    if (
+        before is not None
+        and before.kind == "number"
+        and (lower == "min" and not _opens(after) or lower == "h" and after is not None and after.kind == "number")
+    ):
+        return [token._replace(kind="word")]  # 1 h 30 min
     if text in FUNCTIONS or text in CONSTANTS and len(text) > 1 or (text in GREEK and len(text) > 1) or text == "mod":
         return [token._replace(kind="command")]
     if text in _CURRENCY_CODES:
@@ -263,6 +269,10 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
     ):
         return [token._replace(kind="word")]
     return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
+
+
+def _opens(token: Token | None) -> bool:
+    return token is not None and token.kind == "open"
 
 
 def _begins_words(token: Token, following: list[Token]) -> bool:

@@ -6,6 +6,7 @@ A rounded number is right only where the gold itself is rounded, or differs by n
 import math
 from fractions import Fraction
 
+from rewards.maths.constants import same_powers, same_up_to_constants
 from rewards.maths.evaluate import Evaluator, exact
 from rewards.maths.limits import UndecidedError
 from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_op, rename, symbols
@@ -26,8 +27,8 @@ def same_expressions(a: Node, g: Node) -> bool:
         return _same_angle(a, g)
     if same_value(a, g) or same_up_to_rounding(a, g):
         return True
-    if (constants := _renamed_constants(a, g)) is not a:
-        return same_value(constants, g)
+    if same_powers(a, g) or same_up_to_constants(a, g):
+        return True
     renamed = renamed_parameter(a, g)
     return renamed is not a and contains(g, "mul") and mentions_period(g) and same_value(renamed, g)
 
@@ -38,16 +39,6 @@ def renamed_parameter(a: Node, g: Node) -> Node:
     if len(only_a) == len(only_g) == 1 and only_a <= _PARAMETERS and only_g <= _PARAMETERS:
         return rename(a, {next(iter(only_a)): next(iter(only_g))})
     return a
-
-
-def _renamed_constants(a: Node, g: Node) -> Node:
-    """Constants of integration may be capitals or not: c_1 e^x for C_1 e^x."""
-    only_a, only_g = symbols(a) - symbols(g), symbols(g) - symbols(a)
-    if not only_a or {n.lower() for n in only_a} != {n.lower() for n in only_g} or len(only_a) != len(only_g):
-        return a
-    if not all(n.lower().startswith("c") for n in only_a):
-        return a
-    return rename(a, {old: next(new for new in only_g if new.lower() == old.lower()) for old in only_a})
 
 
 def mentions_period(node: Node) -> bool:

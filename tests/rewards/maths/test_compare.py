@@ -87,7 +87,27 @@ SAME_BOTH_WAYS = {
     ],
     "bases and functions": [
         ("52_8", "52_{8}"), ("(52)_8", "52_8"), ("52_8", "52"), ("2^{10}", "1024"), (r"\binom{5}{2}", "10"),
-        (r"{5 \choose 2}", r"\binom{5}{2}"), ("C_1 e^x", "c_1 e^x"), (r"x \equiv 3 \pmod 7", "x = 3 mod 7"),
+        (r"{5 \choose 2}", r"\binom{5}{2}"), ("C_1 e^x", "c_1 e^x"), ("C_1 e^x", "K e^x"), ("4^{50000}", "2^{100000}"),
+        ("105", "7!!"), (r"(2n-1)!!", r"\frac{(2n)!}{2^n n!}"), ("A e^x + B e^{-x}", "C_1 e^x + C_2 e^{-x}"), (r"x \equiv 3 \pmod 7", "x = 3 mod 7"),
+    ],
+    "antiderivatives": [
+        (r"\frac{x^3}{3} + K", r"\frac{x^3}{3} + C"), (r"\ln|2x| + C", r"\ln|x| + C"), (r"-\frac12\cos 2x + C", r"\sin^2 x + c"),
+    ],
+    "cases and lines": [
+        (r"\begin{cases} x & x \ge 0 \\ -x & x < 0 \end{cases}", "|x|"),
+        (r"f(x) = \begin{cases} 1 & x > 2 \\ -1 & \text{otherwise} \end{cases}", r"\begin{cases} -1 & x \le 2 \\ 1 & x > 2 \end{cases}"),
+        ("(x,y,z) = (1,2,3) + s(1,0,-1)", "(x,y,z) = (1,2,3) + t(1,0,-1)"), ("(3 + 2t, 1 - t)", "(1 + 2s, 2 - s)"),
+        ("(3 + 2t, 1 - t)", "(3 - 4s, 1 + 2s)"),
+    ],
+    "notations": [
+        ("DNE", "does not exist"), (r"\text{does not exist}", "The limit does not exist."), ("7 R 3", "7 remainder 3"),
+        ("7R3", "7 with a remainder of 3"), ("②③", "2, 3"), (r"\bf 42", "42"), (r"\large 42", "*42*"), ("4{2}", "42"), ("0.1(6)", "1/6"),
+        ("forty-two thousand", "42000"), ("two hundred five", "205"), (r"9.8\,\mathrm{m\,s^{-2}}", r"9.8\text{ m/s}^2"),
+        (r"\pounds 20", "£20"), ("{1,3}", r"\{1, 3\}"),
+    ],
+    "conversions": [
+        ("500 cm", r"5\text{ m}"), ("500 cm", "5 m"), ("1 h 30 min", "90 minutes"), ("1 hour 30 minutes", "1.5 hours"), ("36 km/h", "10 m/s"),
+        ("5 ft 3 in", "63 inches"), ("75 cents", r"\$0.75"), (r"1\text{ m}^2", r"10000\text{ cm}^2"),
     ],
     "choices": [
         (r"\text{(C) } 5", "C"), (r"\textbf{(C)}\ 5", "C"), ("C. 5", "(C)"), ("(c)", "C"), ("Option C", "C"),
@@ -118,6 +138,22 @@ ANSWER_MAY_SAY_MORE = [
 """(more, less): right as answer and gold, not the other way round, except where the gold is an equation to be solved."""
 
 DIFFERENT = {
+    "antiderivatives": [
+        (r"\frac{x^3}{3}", r"\frac{x^3}{3} + C"), (r"2\ln|x| + C", r"\ln|x| + C"), (r"\frac{Cx^3}{3}", r"\frac{x^3}{3} + C"),
+        ("e^x + e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("C_1 e^x + C_1 e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("x^2 + C", "x^2 + x + C"),
+    ],
+    "cases and lines": [
+        (r"\begin{cases} x & x \le 0 \\ -x & x > 0 \end{cases}", "|x|"), (r"\begin{cases} x & x \ge 1 \\ -x & x < 0 \end{cases}", "|x|"),
+        (r"\begin{cases} x & x \ge 0 \\ -x & x < 0 \end{cases}", "x"), ("(3 + 2t, 1 - t)", "(1 + 2s, 1 - s)"), ("(2t, t)", "(2s, 2s)"),
+    ],
+    "notations": [
+        ("DNE", "0"), ("exists", "does not exist"), ("7 R 4", "7 R 3"), ("3 R 7", "7 R 3"), ("7", "7 R 3"), ("3,5", "5.3"), ("1,2", "12"),
+        ("①②", "12"), ("twenty-twelve", "32"), ("five hundred hundred", "50000"),
+    ],
+    "conversions": [
+        ("5 feet", "5 meters"), ("50 cm", r"5\text{ m}"), ("500", r"5\text{ km}"), ("5 kg", r"5\text{ m}"), ("5 pounds", "5 kg"),
+        (r"100\text{ cm}^2", r"1\text{ m}^2"), ("150 hours", "2.5 hours"),
+    ],
     "lists": [
         ("1, 2, 2", "1, 2"), ("1, 2, 3", "1, 2"), ("1, 2, 3, ...", "1, 2, 3"), ("5 or 6", "5"), ("5, 5", "5"),
         ("42; 43", "42"), (r"\{\emptyset\}", r"\emptyset"), (r"\{0\}", r"\emptyset"), ("1, 234", "1,234"),
@@ -169,7 +205,8 @@ DIFFERENT = {
     ],
     "bases and functions": [
         ("11_2", "11_3"), ("11_2", "3"), (r"\binom{5}{2}", r"\binom{2}{5}"), (r"{n \choose k}", r"{k \choose n}"),
-        ("C_1 e^x", "C_2 e^x"), ("aC", "Ac"),
+        ("C_1 e^x", "C_2 e^{-x}"), ("aC", "Ac"), ("A e^x", "B e^x"), (r"4^{50001}", "2^{100000}"), ("2^{100061}", "2^{100000}"),
+        ("2018!!", "2018!"),
     ],
     "choices": [
         ("A or B", "A"), ("(A) 5 or (B) 6", "A"), ("(A) (B) (C)", "A"), ("B. not A", "A"), ("(A) 5", "(A) 6"),
