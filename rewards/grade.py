@@ -17,12 +17,15 @@ from functools import lru_cache
 from rewards.echo import echoes
 from rewards.extract import extract, last_boxes
 from rewards.maths import Form, equivalent, left_undone, prepare
+from rewards.maths.stack import anywhere
 from rewards.outcome import Outcome
 from rewards.tags import Tags
 
 MAX_GOLD_CHARACTERS = 20_000
+TOO_MUCH_WORK = "comparing it with the right answer is more work than a verdict may take"
 
 
+@anywhere
 def grade(
     response: str,
     gold: str | None,
@@ -40,6 +43,8 @@ def grade(
         question: the problem; an answer that only repeats a calculation from it is wrong.
         form: strict: a right answer leaves no more undone than the gold (see `rewards.maths.form`), which is what training
             should pay for. equivalent: it is equal to the gold.
+
+    Raises nothing, on any text.
     """
     start = time.perf_counter()
     answer, message = None, ""
@@ -57,9 +62,11 @@ def grade(
             elif form == "strict" and (left := left_undone(answer, answer_of_gold(gold))):
                 same, stage, message = False, "form", f"equal, but left undone: {left}"
         status = "correct" if same else "timed_out" if stage == "undecided" else "wrong"
+        message = TOO_MUCH_WORK if stage == "budget" else message
     return Outcome(status, answer, stage, time.perf_counter() - start, message)  # type: ignore[arg-type]
 
 
+@anywhere
 def check_gold(gold: str) -> bool:
     """True where a response can be right at all: the gold is there, not too long, and equal to itself."""
     return len(gold) <= MAX_GOLD_CHARACTERS and _equals_itself(gold)

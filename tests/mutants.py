@@ -36,12 +36,22 @@ class Mutant:
 
 
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
+CONTROL = "rlvr/core/entropy_control.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
 # fmt: off
 MUTANTS = [
     Mutant("sign of the advantage", LOSSES, "free = -gain * ratio\n", "free = gain * ratio\n", "tests/core/test_losses.py"),
     Mutant("ratio clip: the better bound, not the worse", LOSSES, "loss = torch.maximum(free, bound)", "loss = torch.minimum(free, bound)", "tests/core/test_losses.py"),
     Mutant("ratio clip: clip higher ignored", LOSSES, "clamp(1.0 - clip_range, 1.0 + high)", "clamp(1.0 - clip_range, 1.0 + clip_range)", "tests/core/test_losses.py"),
+    Mutant("CISPO: the weight has a gradient", LOSSES, "ratio = move.ratio.detach()", "ratio = move.ratio", "tests/core/test_losses.py", "cispo"),
+    Mutant("CISPO: no upper bound", LOSSES, "clamp(max(0.0, 1.0 - clip_range), 1.0 + high)", "clamp(max(0.0, 1.0 - clip_range))", "tests/core/test_losses.py", "cispo"),
+    Mutant("SAPO: one tau for all", LOSSES, ".masked_fill(move.gain > 0, tau_pos)", "", "tests/core/test_losses.py", "sapo"),
+    Mutant("SAPO: slope at ratio 1 is not 1", LOSSES, "* 4.0 / tau", "* 4.0", "tests/core/test_losses.py", "sapo"),
+    Mutant("covariance without the mean of the advantages", CONTROL, "(columns - means[:, None, None]).prod(0)", "(columns - means[:, None, None] * torch.tensor([1.0, 0.0]).double()[:, None, None]).prod(0)", "tests/core/test_entropy_control.py"),
+    Mutant("Clip-Cov draws outside its range, too", CONTROL, "mask & (covariance > covariances_from)", "mask | (covariance > covariances_from)", "tests/core/test_entropy_control.py"),
+    Mutant("tokens counted on this rank alone", CONTROL, "float(all_reduce(mask.sum().double()))", "float(mask.sum().double())", "tests/core/test_entropy_control.py"),
+    Mutant("top entropy leaves out what it should keep", MAKER, 'chosen if a.entropy_control == "top_entropy" else ~chosen', 'chosen if a.entropy_control == "clip_cov" else ~chosen', "tests/trainer/test_estimators.py", "entropy_control"),
+    Mutant("KL-Cov's penalty pulls the wrong way", "rlvr/trainer/ppo_update.py", "per_token + a.kl_cov_coef", "per_token - a.kl_cov_coef", "tests/trainer/test_learning.py", "kl_cov"),
     Mutant("value clip", LOSSES, "loss = torch.maximum(loss, bounded_loss)", "loss = torch.minimum(loss, bounded_loss)", "tests/core/test_losses.py"),
     Mutant("response mask left out of the loss", LOSSES, "return masked_sum(per_token, mask) / (size.tokens or 1.0)", "return per_token.sum() / (size.tokens or 1.0)", "tests/core/test_aggregate.py"),
     Mutant("accumulation: divided by the micro-batch, not the step", LOSSES, "dim=1).sum() / (size.sequences or 1.0)", "dim=1).mean()", "tests/core/test_aggregate.py"),

@@ -158,6 +158,21 @@ def policy_gradient(
     return -advantage * math.exp(logprob - old_logprob)
 
 
+def cispo(logprob: float, old_logprob: float, advantage: float, low: float, high: float) -> tuple[float, float, bool]:
+    """MiniMax-M1's loss of one token, its gradient in the logprob, and whether the weight is at a bound."""
+    ratio = math.exp(logprob - old_logprob)
+    weight = min(max(ratio, 1 - low), 1 + high)
+    return -weight * advantage * logprob, -weight * advantage, weight != ratio
+
+
+def sapo(logprob: float, old_logprob: float, advantage: float, tau_pos: float, tau_neg: float) -> tuple[float, float]:
+    """The gated loss of one token, and its gradient in the logprob: d ratio / d logprob is the ratio."""
+    ratio = math.exp(logprob - old_logprob)
+    tau = tau_pos if advantage > 0 else tau_neg
+    p = 1 / (1 + math.exp(-tau * (ratio - 1)))
+    return -p * 4 / tau * advantage, -4 * p * (1 - p) * ratio * advantage
+
+
 def value_loss(value: float, old_value: float, target: float, clip: float | None) -> float:
     """Half the larger of the squared errors of the value and of the value kept within `clip` of the old one."""
     error = (value - target) ** 2

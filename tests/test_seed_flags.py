@@ -25,6 +25,7 @@ from rlvr.models.reward_model import RewardModel
 from rlvr.prompting.conversation import ConversationTemplate
 from rlvr.run.assembly import LocalHost
 from rlvr.run.assembly import assemble as assemble_run
+from rlvr.run.folder import OpenedFolder
 from rlvr.run.session import Session
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import LocalPPOTrainer
@@ -83,7 +84,7 @@ def build(files) -> Callable[..., Built]:
         process = processes.start(0, 1)
         check_plugin(config.parallel, process.device)
         plan = plan_batches(config, 1)
-        session = Session(process, Console(quiet=True), files.folder / "run", None)
+        session = Session(process, Console(quiet=True), OpenedFolder(files.folder / "run", None, None))
         run = assemble_run(config, session, plan, LocalHost(config, session, plan, process))
         return Built(config, plan, run.trainer, run.loader, run.ptx)
 

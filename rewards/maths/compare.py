@@ -6,7 +6,7 @@ different: nothing is paid for a doubt.
 
 from rewards.maths.evaluate import exact
 from rewards.maths.families import is_family, same_family
-from rewards.maths.limits import renew_budget
+from rewards.maths.limits import spend
 from rewards.maths.piecewise import is_piecewise, same_function
 from rewards.maths.relations import (
     all_named,
@@ -44,7 +44,6 @@ from rewards.maths.vocabulary import number_word
 from rewards.maths.words import label
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
-MAX_UNORDERED = 60
 _IDLE_WORDS = frozenset("the a an it is on in at".split())
 _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinitely many solutions"})
 
@@ -52,9 +51,11 @@ _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinit
 def same_answer(answer: Node, gold: Node) -> bool:
     """True where an answer means the same as the gold. Not symmetric: a gold in decimals allows for rounding.
 
-    Raises nothing: two answers that can't be compared are not the same.
+    Two answers that can't be compared are not the same.
+
+    Raises:
+        OutOfWorkError: the caller's budget is used up.
     """
-    renew_budget()
     simple_answer, simple_gold = simplify(answer), simplify(gold)
     if simple_answer is None or simple_gold is None:
         return False
@@ -89,6 +90,7 @@ def _same_bounds(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
 
 
 def _same(a: Node, g: Node) -> bool:
+    spend(10)
     if a == g:
         return True
     if isinstance(a, Quantity) or isinstance(g, Quantity):
@@ -226,7 +228,7 @@ def _same_groups(a: Node, g: Node) -> bool:
     a, g = (n.items[0] if _is_single(n) and not isinstance(n.items[0], Group) else n for n in (a, g))  # type: ignore[union-attr]
     if not (isinstance(a, Group) and isinstance(g, Group)):
         return _same(a, g) if not isinstance(a, Group) and not isinstance(g, Group) else _same_vector(a, g)
-    if len(a.items) != len(g.items) or len(a.items) > MAX_UNORDERED:
+    if len(a.items) != len(g.items):
         return False
     unordered = a.brackets in ("", "{}"), g.brackets in ("", "{}")
     if unordered[0] != unordered[1]:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from itertools import permutations
 
 from rewards.maths.evaluate import exact
+from rewards.maths.limits import spend
 from rewards.maths.syntax import Node, Number, Op, Symbol, is_op, rename, replaced, symbols
 from rewards.maths.zero_testing import same_value
 
@@ -90,6 +91,7 @@ def _factored(value: Fraction) -> dict[int, Fraction] | None:
     """The prime factors of a small positive fraction."""
     if not 0 < value.numerator <= MAX_BASE or value.denominator > MAX_BASE:
         return None
+    spend(100)
     found: dict[int, Fraction] = {}
     for number, sign in ((value.numerator, 1), (value.denominator, -1)):
         prime = 2

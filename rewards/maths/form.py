@@ -187,12 +187,14 @@ def _factors(node: Node) -> tuple[list[Node], list[Node]]:
 
 
 def _is_plain(factor: Node) -> bool:
-    """A number that is no power, factorial or binomial; 7^1 is plain, too."""
+    """A number that is no power, factorial or binomial; 7^1 is plain, too, but 4.2 * 10^1 is a notation."""
     if isinstance(factor, Number):
         return abs(factor.value) != 1
     if not isinstance(factor, Op) or exact(factor) is None:
         return False
-    return factor.name not in _CLOSED or (factor.name == "pow" and exact(factor.args[1]) == 1)
+    return factor.name not in _CLOSED or (
+        factor.name == "pow" and exact(factor.args[1]) == 1 and exact(factor.args[0]) != 10
+    )
 
 
 def _of_power(node: Op) -> Iterator[Undone]:

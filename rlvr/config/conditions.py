@@ -122,6 +122,36 @@ def adapts_kl_coef(c: Any) -> bool:
     return c.algo.kl_target is not None
 
 
+@condition(why=" with --policy_loss sapo, whose gate --tau_pos and --tau_neg shape", instead="take ppo or cispo")
+def clips_ratio(c: Any) -> bool:
+    return c.algo.policy_loss != "sapo"
+
+
+@condition(why=lambda c: f" with --policy_loss {c.algo.policy_loss}", instead="take ppo")
+def has_ppo_loss(c: Any) -> bool:
+    return c.algo.policy_loss == "ppo"
+
+
+@condition(why=lambda c: f" with --policy_loss {c.algo.policy_loss}", instead="take sapo")
+def gates_ratio(c: Any) -> bool:
+    return c.algo.policy_loss == "sapo"
+
+
+@condition(why=" without --entropy_control", instead="give --entropy_control top_entropy, clip_cov or kl_cov")
+def controls_entropy(c: Any) -> bool:
+    return c.algo.entropy_control != "off"
+
+
+@condition(why=" without --entropy_control clip_cov", instead="take that")
+def clips_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "clip_cov"
+
+
+@condition(why=" without --entropy_control kl_cov", instead="take that")
+def penalises_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "kl_cov"
+
+
 @condition(why=" at --positive_lm_coef 0", instead="give a coefficient (VAPO: 0.1)")
 def learns_from_right_responses(c: Any) -> bool:
     return c.algo.positive_lm_coef > 0

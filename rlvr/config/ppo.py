@@ -186,7 +186,8 @@ class AlgoConfig:
     """PPO and its relatives."""
 
     preset: str | None = None
-    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo."""
+    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
+    cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
     """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
     prompt), remax (a greedy response to each prompt), reinforce_pp."""
@@ -216,11 +217,18 @@ class AlgoConfig:
     """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
     kl_horizon: Annotated[int, at_least(1), read_when(run.adapts_kl_coef)] = 10_000
     """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
-    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0)] = 0.2
+    policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
+    """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
+    `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
+    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0), read_when(run.clips_ratio)] = 0.2
     """Clip range of the probability ratio."""
-    eps_clip_high: Annotated[float | None, at_least(0, ", or left out")] = None
+    eps_clip_high: Annotated[float | None, at_least(0, ", or left out"), read_when(run.clips_ratio, off=None)] = None
     """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
-    dual_clip: Annotated[float | None, above(1, ", or left out")] = None
+    tau_pos: Annotated[float, alias("sapo_temperature_pos"), above(0), read_when(run.gates_ratio)] = 1.0
+    """Steepness of `sapo`'s gate where the advantage is positive."""
+    tau_neg: Annotated[float, alias("sapo_temperature_neg"), above(0), read_when(run.gates_ratio)] = 1.05
+    """Steepness of `sapo`'s gate elsewhere."""
+    dual_clip: Annotated[float | None, above(1, ", or left out"), read_when(run.has_ppo_loss, off=None)] = None
     """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
     ratio: Literal["token", "sequence"] = "token"
     """Probability ratio that is clipped: each token's, or the whole response's per token (GSPO)."""
@@ -240,6 +248,24 @@ class AlgoConfig:
     """Weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`."""
     entropy_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the entropy bonus."""
+    entropy_control: Literal["off", "top_entropy", "clip_cov", "kl_cov"] = "off"
+    """Tokens that the policy loss treats otherwise, so that entropy lasts. `top_entropy`: only the tokens of highest entropy are
+    learned from. `clip_cov`: some tokens whose logprob and advantage are both high are left out. `kl_cov`: the tokens where both are
+    highest are held back by a penalty."""
+    entropy_share: Annotated[
+        float | None,
+        alias("top_entropy_quantile"),
+        Range(lambda share: 0 < share <= 1, "be above 0 and at most 1"),
+        read_when(run.controls_entropy),
+    ] = None
+    """Share of the tokens of a collect step that are chosen so. Default: the papers', 0.2 for `top_entropy`, 0.0002 for `clip_cov`,
+    0.002 for `kl_cov`."""
+    clip_cov_low: Annotated[float, finite, alias("clip_cov_lb"), read_when(run.clips_covariances)] = 1.0
+    """`clip_cov` draws among tokens whose covariance (of logprob and advantage, each less its mean) is above this ..."""
+    clip_cov_high: Annotated[float, finite, alias("clip_cov_ub"), read_when(run.clips_covariances)] = 5.0
+    """... and below this."""
+    kl_cov_coef: Annotated[float, at_least(0), read_when(run.penalises_covariances)] = 1.0
+    """Weight of `kl_cov`'s penalty."""
     positive_lm_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the language-modelling loss on right responses (VAPO)."""
     positive_threshold: Annotated[float | None, read_when(run.learns_from_right_responses)] = None
@@ -390,6 +416,7 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
+        "accumulation_steps": 1,
         "lr": 3e-4,
         "critic_lr": 1e-3,
         "weight_decay": 0.0,

@@ -96,7 +96,7 @@ def collect_with_signal(
     record_groups(meter, pool.with_signal, len(pool.signal))
     meter.add_count("dynamic/groups_sampled", len(pool.signal))
     meter.add_count("dynamic/groups_missing", max(0, target - pool.with_signal))
-    return _finish(maker, pool, target, meter, seconds, monte_carlo), len(pool.rollouts)
+    return _finish(maker, pool, target, meter, seconds, *seed, monte_carlo=monte_carlo), len(pool.rollouts)
 
 
 def _sample(
@@ -122,7 +122,13 @@ def _sample(
 
 
 def _finish(
-    maker: BaseExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
+    maker: BaseExperienceMaker,
+    pool: _Pool,
+    target: int,
+    meter: Meter,
+    seconds: dict[str, float],
+    *seed: int | str,
+    monte_carlo: bool,
 ) -> Collected:
     """Run the models over the chosen groups only, and form their experience."""
     rows, signal = pool.choose(target)
@@ -131,5 +137,5 @@ def _finish(
     verdicts = everything.take(rows, torch.tensor(signal))
     rollouts = [pool.rollouts[row] for row in rows]
     scores = maker.run_models(rollouts, seconds)
-    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, monte_carlo)
+    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
     return Collected(experience, [pool.samples[r] for r in rows], [pool.results[r] for r in rows], seconds)

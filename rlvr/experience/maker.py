@@ -29,13 +29,15 @@ from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
 from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
+from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.losses import importance_weights
 from rlvr.core.masked import whiten
+from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
 from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
-from rlvr.experience.scoring import ModelScores, score_rollouts
+from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
 from rlvr.prompting.conversation import Conversation
@@ -152,7 +154,7 @@ class BaseExperienceMaker(ABC):
         if (group := self.config.rollout.num_generations) > 1:
             signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
-        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
+        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
 
     def greedy_responses(
@@ -183,11 +185,12 @@ class BaseExperienceMaker(ABC):
         verdicts: Verdicts,
         meter: Meter,
         seconds: dict[str, float],
+        *seed: int | str,
         monte_carlo: bool = False,
     ) -> list[Experience]:
         """Form token rewards and advantages, and cut them into the experience of each response, without padding.
 
-        B responses, R tokens in the longest of them.
+        B responses, R tokens in the longest of them. `seed` and `monte_carlo` are those of `make_experience`.
         """
         a, mask = self.config.algo, scores.mask
         with timed(seconds, "score"):
@@ -205,17 +208,20 @@ class BaseExperienceMaker(ABC):
             out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
             record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
             meter.add_tokens("advantages", out.advantages, mask)
+            # [B, R] & [B, 1]. Last of all: a cut response that is not trained on still counts in its group's baseline.
+            learned = mask & trained[:, None]
             columns = {
                 "logprobs": scores.logprobs,
                 "ref_logprobs": ref_logprobs,
                 "advantages": out.advantages,
-                # [B, R] & [B, 1]. Last of all: a cut response that is not trained on still counts in its group's baseline.
-                "mask": mask & trained[:, None],
+                "mask": learned,
                 "values": scores.values,
                 "returns": out.returns,
                 "importance": self._importance(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
             }
+            if a.entropy_control != "off":
+                columns |= self._controlled(scores, out.advantages, learned, columns["importance"], meter, *seed)
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
     def _advantages(
@@ -262,6 +268,38 @@ class BaseExperienceMaker(ABC):
         weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, cap)
         record_importance(meter, weights, cap, scores.mask[:, : of_sampler.size(1)])
         return weights
+
+    def _controlled(
+        self,
+        scores: ModelScores,
+        advantages: Tensor,
+        mask: Tensor,
+        importance: Tensor | None,
+        meter: Meter,
+        *seed: int | str,
+    ) -> Columns:
+        """The column of `Experience`, [B, R], by which the policy loss treats the tokens of `entropy_control` otherwise. Collective."""
+        a, device = self.config.algo, mask.device
+        assert a.entropy_control != "off"
+        share = SHARES[a.entropy_control] if a.entropy_share is None else a.entropy_share
+        lots = torch.Generator().manual_seed(derive_seed("entropy control", *seed, _rank()))
+        chosen = choose_tokens(
+            a.entropy_control,
+            share,
+            mask,
+            logprobs=scores.logprobs,
+            advantages=advantages,
+            entropy=scores.entropy,
+            lots=torch.rand(mask.shape, generator=lots).to(device),
+            covariances_from=a.clip_cov_low,
+            covariances_to=a.clip_cov_high,
+            all_reduce=all_reduce_sum,
+        )
+        meter.add_tokens("policy/controlled", chosen.float(), mask)
+        if a.entropy_control == "kl_cov":
+            return {"penalised": chosen}
+        kept = (chosen if a.entropy_control == "top_entropy" else ~chosen).float()
+        return {"importance": kept if importance is None else importance * kept[:, : importance.size(1)]}
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):
@@ -311,7 +349,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
             # The rank too, or all processes would draw alike (pitfall A29).
-            place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
+            place = (*seed, _rank())
             with self.actor.full_weights() as actor:
                 for batch in self.engine.stream(actor.model, prompts, sampling, place):
                     some = prompts[len(rollouts) : len(rollouts) + len(batch)]
@@ -371,6 +409,10 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     enter_phase(name)
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Experience]:

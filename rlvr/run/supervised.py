@@ -51,14 +51,15 @@ def train_sft(config: SFTConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_sft(config)
-    run = _open_run(config)
-    model = _make_sft_model(config, run.lora)
-    attach_chat_template(model.model, run.tokenizer, run.conversation)
-    limit = _limit_length(run, config, model.model.config)
-    data = read_sft_data(
-        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
-    )
-    return _fit(run, config, _make_trainer(SFTTrainer, run, config, model, data))
+    with Session.open(config, join(config)) as session:
+        run = _begin(config, session)
+        model = _make_sft_model(config, run.lora)
+        attach_chat_template(model.model, run.tokenizer, run.conversation)
+        limit = _limit_length(run, config, model.model.config)
+        data = read_sft_data(
+            config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+        )
+        return _fit(run, config, _make_trainer(SFTTrainer, run, config, model, data))
 
 
 @report_lost_processes()
@@ -73,13 +74,14 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_reward_training(config)
-    run = _open_run(config)
-    model = _make_reward_model(config, run.tokenizer, run.lora)
-    limit = _limit_length(run, config, model.model.config)
-    data = read_preference_data(
-        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
-    )
-    return _fit(run, config, _make_trainer(RewardModelTrainer, run, config, model, data))
+    with Session.open(config, join(config)) as session:
+        run = _begin(config, session)
+        model = _make_reward_model(config, run.tokenizer, run.lora)
+        limit = _limit_length(run, config, model.model.config)
+        data = read_preference_data(
+            config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+        )
+        return _fit(run, config, _make_trainer(RewardModelTrainer, run, config, model, data))
 
 
 def _make_sft_model(config: SFTConfig, lora: LoraSettings | None) -> Actor:
@@ -120,9 +122,8 @@ class _Run:
     lora: LoraSettings | None
 
 
-def _open_run(config: AnyConfig) -> _Run:
-    """Join the process group, open the folder, load tokenizer and template."""
-    session = Session.open(config, join(config))
+def _begin(config: AnyConfig, session: Session) -> _Run:
+    """Load tokenizer and template."""
     m = config.model
     if not m.checkpoint_path or not m.tokenizer_dir:
         resolve_source(m.pretrain)  # builds the built-in model with its own progress bar

@@ -19,14 +19,18 @@ from torch import Tensor
 from rlvr.boost.boosted import Boosted, Pass
 from rlvr.boost.process import Replica
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
-from rlvr.config import Config
+from rlvr.config import AlgoConfig, Config
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
+    PolicyLoss,
     StepSize,
     aggregate,
+    cispo_loss,
     clipped_policy_loss,
     clipped_value_loss,
+    kl_cov_penalty,
     lm_loss,
+    sapo_loss,
     sequence_logprobs,
 )
 from rlvr.data.examples import Example
@@ -52,6 +56,7 @@ class MicroBatch:
     returns: Tensor | None = None
     importance: Tensor | None = None
     positive: Tensor | None = None
+    penalised: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -276,17 +281,13 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     a, mask, meter = step.config.algo, batch.mask, step.meter
     by_response = a.ratio == "sequence"
     # With `--ratio sequence` (GSPO) every token of a response carries the ratio of the whole response.
-    loss = clipped_policy_loss(
-        sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
-        batch.logprobs,
-        batch.advantages,
-        clip_range=a.eps_clip,
-        clip_range_high=a.eps_clip_high,
-        dual_clip=a.dual_clip,
-    )
+    logprobs = sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs
+    loss = _surrogate(logprobs, batch, a)
     # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
     # and divergence are computed from the trainer's own.
     per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
+    if batch.penalised is not None:
+        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
@@ -308,6 +309,16 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     meter.add_max("train/max_ratio", loss.ratio, mask)
     meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
     return total
+
+
+def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss:
+    """The policy loss by its name, [b, R]."""
+    inputs = (logprobs, batch.logprobs, batch.advantages)
+    if a.policy_loss == "sapo":
+        return sapo_loss(*inputs, tau_pos=a.tau_pos, tau_neg=a.tau_neg)
+    if a.policy_loss == "cispo":
+        return cispo_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high)
+    return clipped_policy_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high, dual_clip=a.dual_clip)
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:

@@ -89,6 +89,16 @@ def _check_losses(config: Config) -> None:
         )
     if a.ratio == "sequence":
         _check_sequence_ratio(config)
+    if a.clip_cov_low >= a.clip_cov_high:
+        raise UserError(
+            f"--clip_cov_low {a.clip_cov_low:g} and --clip_cov_high {a.clip_cov_high:g} leave no covariance between them: give a lower "
+            "and a higher one"
+        )
+    if a.entropy_control == "top_entropy" and a.old_logprobs == "sampled":
+        raise UserError(
+            "--entropy_control top_entropy goes by the tokens' entropies, which --old_logprobs sampled does without: take --old_logprobs "
+            "recompute"
+        )
     if config.train.disable_loss_mask:
         raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
     if a.ptx_coef and not config.data.ptx_dataset:
@@ -99,6 +109,10 @@ def _check_losses(config: Config) -> None:
 
 def _check_sequence_ratio(config: Config) -> None:
     a = config.algo
+    if a.entropy_control != "off":
+        raise UserError(
+            f"--entropy_control {a.entropy_control} chooses single tokens, which --ratio sequence moves as one; leave one of them out"
+        )
     if estimator_of(config).per_token:
         raise UserError(
             f"--ratio sequence moves a response as one, and {given_estimator(config)} gives its tokens different advantages: "
@@ -107,6 +121,11 @@ def _check_sequence_ratio(config: Config) -> None:
     if a.loss_reduction != "sequence_mean":
         raise UserError(
             f"--ratio sequence needs --loss_reduction sequence_mean, not {a.loss_reduction}, which weighs single tokens"
+        )
+    if a.policy_loss != "ppo":
+        raise UserError(
+            f"--policy_loss {a.policy_loss} is made for the ratios of tokens, and --ratio sequence has one for a response: leave one of "
+            "them out"
         )
     if a.tis_cap is not None:
         raise UserError("--tis_cap weighs single tokens, which --ratio sequence moves as one; leave one of them out")

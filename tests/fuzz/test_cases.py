@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 EXAMPLES = 40
 STRATEGIES = [(kind, name) for kind, named in KINDS.items() for name in named]
 OPEN = {
-    ("equivalents", "families"), ("equivalents", "parts"), ("equivalents", "ratios"),
-    ("near_misses", "conditions"), ("near_misses", "residues"), ("near_misses", "labels"), ("near_misses", "parts"),
-    *(("hacks", name) for name in KINDS["hacks"]),
+    ("equivalents", "parts"), ("equivalents", "ratios"), ("near_misses", "conditions"), ("near_misses", "labels"), ("near_misses", "parts"),
+    *(("hacks", name) for name in ("calculations", "unsolved", "chains", "words", "echoes", "tautologies")),
 }  # fmt: skip
-OPEN_NESTINGS = {("", "!", 330), ("1\\frac{1}{", "}", 24)}
-"""Strategies and nestings that find faults which are not mended yet; an entry goes with its fault."""
+"""Strategies that find faults which are not mended yet; an entry goes with its fault."""
 FOUND = [json.loads(line) for line in (Path(__file__).parent / "found.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -40,7 +38,7 @@ NESTINGS = [(*pair, count) for pair in PAIRS for count in (24, 330)]
 
 @pytest.mark.parametrize(
     ("before", "after", "count"),
-    [pytest.param(*one, id="{}{}-{}".format(*one), marks=_marks(one in OPEN_NESTINGS)) for one in NESTINGS],
+    [pytest.param(*one, id="{}{}-{}".format(*one)) for one in NESTINGS],
 )
 def test_every_nesting(before: str, after: str, count: int) -> None:
     """Depths at which twice the work for each level takes minutes, and at which a reader that recurses overflows."""

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from rlvr.boost.optimizer import lr_schedule, make_optimizer
 from rlvr.boost.plugins import make_booster
 from rlvr.config import Config, ParallelConfig
 from rlvr.config.shared import StepConfig
+from rlvr.core.losses import StepSize, cispo_loss, clipped_policy_loss, sapo_loss
 from rlvr.experience.experience import Experience
-from rlvr.models.actor import Actor
+from rlvr.models.actor import Actor, ActorOutput
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
 from rlvr.tracking.meter import Meter
-from rlvr.trainer.ppo_update import Learner, Step, train_actor, train_critic
+from rlvr.trainer.ppo_update import Learner, MicroBatch, Step, policy_loss, train_actor, train_critic
 
 pytestmark = pytest.mark.usefixtures("process")
 CPU = torch.device("cpu")
@@ -237,7 +239,6 @@ def test_a20_the_sequence_ratio_does_not_depend_on_the_micro_batches(micro) -> N
 
 
 def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
-    from rlvr.core.losses import StepSize
 
     items, settings = experience(), settings_of(ptx_coef=0.5)
     rows = collate([torch.tensor([3, 4])], [torch.tensor([5, 6, 7])])
@@ -253,6 +254,41 @@ def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
         moves.append(flat(actor) - before)
     torch.testing.assert_close(moves[0] + moves[1], moves[2], atol=1e-6, rtol=1e-4)
     assert moves[1].norm() > 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "loss"),
+    [
+        (
+            {"policy_loss": "ppo", "eps_clip": 0.1, "dual_clip": 1.5},
+            partial(clipped_policy_loss, clip_range=0.1, dual_clip=1.5),
+        ),
+        (
+            {"policy_loss": "cispo", "eps_clip": 0.3, "eps_clip_high": 0.1},
+            partial(cispo_loss, clip_range=0.3, clip_range_high=0.1),
+        ),
+        ({"policy_loss": "sapo", "tau_pos": 0.5, "tau_neg": 3.0}, partial(sapo_loss, tau_pos=0.5, tau_neg=3.0)),
+    ],
+)
+def test_the_policy_loss_is_the_one_that_is_named(flags: dict[str, Any], loss: Any) -> None:
+    settings = settings_of(**flags)
+    new, old, advantages = (torch.randn(2, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
+    sequences = collate([torch.tensor([3])] * 2, [torch.arange(3) + 4, torch.arange(2) + 4])
+    batch = MicroBatch(sequences, old, old, advantages, mask)
+    total = policy_loss(ActorOutput(new, new), batch, Step(settings, 0.0, Meter(), StepSize(tokens=5, sequences=2)))
+    assert total.item() == pytest.approx(loss(new, old, advantages).loss[mask].mean().item())
+
+
+def test_the_penalty_of_kl_cov_is_a_term_of_the_policy_loss() -> None:
+    settings = settings_of(entropy_control="kl_cov", kl_cov_coef=0.5)
+    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]])
+    sequences = collate([torch.tensor([3])], [torch.arange(2) + 4])
+    batch = MicroBatch(
+        sequences, old, old, torch.zeros(1, 2), torch.ones(1, 2).bool(), penalised=torch.tensor([[True, False]])
+    )
+    step = Step(settings, 0.0, Meter(), StepSize(tokens=2, sequences=1))
+    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(0.5 * 0.5 / 2)
 
 
 # Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.

@@ -45,6 +45,15 @@ UNREAD = [
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
     (["--kl_horizon", "10000"], "without --kl_target"),
     (["--lr_schedule", "constant", "--lr_floor", "0.1"], "take cosine or linear"),
+    (["--policy_loss", "sapo", "--eps_clip", "0.2"], "take ppo or cispo"),
+    (["--policy_loss", "sapo", "--eps_clip_high", "0.3"], "take ppo or cispo"),
+    (["--policy_loss", "cispo", "--dual_clip", "3"], "take ppo"),
+    (["--tau_pos", "1"], "take sapo"),
+    (["--policy_loss", "cispo", "--tau_neg", "1.05"], "take sapo"),
+    (["--entropy_share", "0.2"], "without --entropy_control"),
+    (["--entropy_control", "kl_cov", "--clip_cov_low", "1"], "without --entropy_control clip_cov"),
+    (["--entropy_control", "kl_cov", "--clip_cov_high", "5"], "without --entropy_control clip_cov"),
+    (["--entropy_control", "clip_cov", "--kl_cov_coef", "1"], "without --entropy_control kl_cov"),
     (["--positive_threshold", "0.5"], "at --positive_lm_coef 0"),
     (["--max_refills", "3"], "without --dynamic_sampling"),
     (["--ptx_batch_size", "4"], "without --ptx_dataset"),
@@ -129,8 +138,8 @@ ALWAYS = {
     "neural_reward_model missing_eos_penalty",
     "env": "rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
-    "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
-    "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
+    "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs tis_cap ptx_coef "
+    "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
     "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
