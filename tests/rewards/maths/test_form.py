@@ -2,6 +2,7 @@ r"""What an equal answer may leave undone: whatever the gold leaves undone, and 
 
 import random
 from math import gcd
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,11 @@ def test_calculations_that_come_to_a_number(seed) -> None:
         assert equivalent(text, str(value))[0], text
         assert grade(rf"\boxed{{{text}}}", str(value)).stage == "form", text
         assert grade(rf"\boxed{{{text} = {value}}}", str(value)).correct, text
+
+
+def test_the_docs_name_everything_that_can_be_left_undone() -> None:
+    page = " ".join((Path(__file__).parents[3] / "docs" / "rewards.md").read_text(encoding="utf-8").split())
+    assert [kind for kind in Undone if kind.value not in page] == []
 
 
 def test_reward_functions_have_the_switch() -> None:
