@@ -19,6 +19,7 @@ from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
 from rlvr.config import Config, parse
 from rlvr.errors import UserError
+from rlvr.models.actor import Float32Head
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
@@ -134,6 +135,7 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("S0.32", "--experience_batch_size 32", lambda r: r.loader.sampler.batch_size, 32),
     ("S0.33", "--lr 1e-4", group("actor", "initial_lr"), 1e-4),
     ("S0.34", "--critic_lr 1e-4", group("critic", "initial_lr"), 1e-4),
+    ("--critic_steps", "--critic_steps 4", lambda r: r.plan.critic_steps, 40),
     ("S0.35", "--kl_coef 0.2", lambda r: r.trainer.config.algo.kl_coef, 0.2),
     ("S0.35", "--kl_coef 0", lambda r: r.trainer.maker.reference, None),
     ("S0.36", "--ptx_dataset @ptx --ptx_coef 0.5", lambda r: r.trainer.config.algo.ptx_coef, 0.5),
@@ -144,6 +146,8 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("--weight_decay", "--weight_decay 0.01", group("actor", "weight_decay"), 0.01),
     ("--warmup_steps", "--warmup_steps 4", lambda r: round(r.trainer.actor.lr / 9e-6, 3), 0.2),
     ("--lr_schedule", "--lr_schedule constant", lambda r: r.trainer.actor.lr_scheduler.lr_lambdas[0](99), 1.0),
+    ("--float32_head", "--float32_head", lambda r: isinstance(actor(r).lm_head, Float32Head), True),
+    ("--float32_head", "--float32_head", lambda r: isinstance(r.trainer.maker.reference.model.model.lm_head, Float32Head), True),
     ("--lr_floor", "--lr_floor 0.5", lambda r: r.trainer.critic.lr_scheduler.lr_lambdas[0](99), 0.5),
     ("--adam_beta2", "--adam_beta2 0.95", group("critic", "betas"), (0.9, 0.95)),
     ("--adam_eps", "--adam_eps 1e-5", group("actor", "eps"), 1e-5),
@@ -165,6 +169,7 @@ WEIGHTS = [
     ("S0.20", "--pretrain @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),
     ("S0.21", "--rm_pretrain @other", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("S0.39", "--checkpoint_path @other", "model.", lambda r: actor(r).model),
+    ("--checkpoint_path", "--checkpoint_path @other", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("S0.41", "--rm_checkpoint_path @rm", "model.", lambda r: r.trainer.maker.reward_model.neural.frozen.model.decoder),
     ("S0.40", "--critic_checkpoint_path @critic", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("model_ref", "--model_ref @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),

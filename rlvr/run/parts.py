@@ -27,7 +27,7 @@ from rlvr.data.supervised import SupervisedLoader
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
 from rlvr.evaluation.prompts import EvalDataSettings, EvalPrompt, read_eval_prompts, short_dataset_names
-from rlvr.models.actor import Actor, ActorWithValues
+from rlvr.models.actor import Actor, ActorWithValues, use_float32_head
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
@@ -156,7 +156,7 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
     critic = make_critic(config, trunk, lora).to(device)
-    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.total_steps, precision)
+    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.critic_steps, precision)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
 
 
@@ -169,13 +169,16 @@ def _start(config: Config) -> str:
 def load_base(config: Config) -> PreTrainedModel:
     """The actor's language model as it was saved, without this run's adapters."""
     m = config.model
-    return load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    model = load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    return use_float32_head(model) if m.float32_head else model
 
 
 def make_initial_model(config: Config) -> Actor:
     """The initial model, from which the divergence is measured: `--ref_model`, or the actor's starting weights."""
     m = config.model
     reference = load_causal_lm(m.ref_model or _start(config), trust_remote_code=m.trust_remote_code)
+    if m.float32_head:
+        use_float32_head(reference)
     return Actor(prepare(reference, False), config.train.chunk_tokens)
 
 
@@ -232,7 +235,8 @@ def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSetting
     if saved and not own_adapter:
         critic = Critic.from_pretrained(saved)
     elif m.rm_pretrain or trunk is None:
-        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=t.seed)
+        # The actor's start, as with LoRA: from other weights it needs many more responses to explain anything.
+        critic = Critic(load_backbone(m.rm_pretrain or _start(config), m.trust_remote_code), seed=t.seed)
     else:
         critic = Critic(trunk, seed=t.seed)
     if own_adapter:
