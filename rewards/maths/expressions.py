@@ -155,7 +155,8 @@ class Expressions(Numerals):
         while True:
             if self.at("op", "!"):
                 self.next()
-                node = Op("fact", (node,))
+                double = self.at("op", "!") and not self.peek().spaced
+                node = Op("fact2" if double and self.next() else "fact", (node,))
             elif self.at("op", "%", "degree") and (is_op(node, "percent") or is_op(node, "degree")):
                 raise UnreadableError("a percentage of a percentage")
             elif self.at("op", "%"):
@@ -328,8 +329,8 @@ class Expressions(Numerals):
 def _negated(node: Node) -> Node:
     if isinstance(node, Number):
         return Number(-node.value, node.places)
-    if isinstance(node, Op) and node.name == "percent" and isinstance(node.args[0], Number):
-        return Op("percent", (_negated(node.args[0]),))
+    if isinstance(node, Op) and node.name in ("percent", "degree") and isinstance(node.args[0], Number):
+        return Op(node.name, (_negated(node.args[0]),))
     return Op("neg", (node,))
 
 
@@ -351,10 +352,11 @@ def _barred(node: Node) -> Node:
 
 
 def divided(top: Node, bottom: Node) -> Node:
-    """A quotient; of plain numbers the number, unless it becomes very long."""
+    """A fraction of whole numbers is a number, unless it becomes very long, or comes out even: that is a division to do."""
     if isinstance(top, Number) and isinstance(bottom, Number) and top.places is None and bottom.places is None:
         bits = size(top.value) + size(bottom.value)
-        if bottom.value and bits <= MAX_BITS:
+        whole = top.value.denominator == bottom.value.denominator == 1
+        if whole and bottom.value and bits <= MAX_BITS and top.value % bottom.value:
             spend_on_bits(bits)
             return Number(top.value / bottom.value)
     return Op("div", (top, bottom))

@@ -277,6 +277,12 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="command", text="√")]
     if text == "log" and _is_base(following):
         return [token._replace(kind="command"), Token("op", "_")]
+    if (
+        before is not None
+        and before.kind == "number"
+        and (lower == "min" and not _opens(after) or lower == "h" and after is not None and after.kind == "number")
+    ):
+        return [token._replace(kind="word")]  # 1 h 30 min
     if text in FUNCTIONS or text in CONSTANTS and len(text) > 1 or (text in GREEK and len(text) > 1) or text == "mod":
         return [token._replace(kind="command")]
     if text in _CURRENCY_CODES:
@@ -291,12 +297,27 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="symbol")]
     if (
         len(text) >= 4
-        or (len(text) == 3 and not _beside_mathematics(before, after))
+        or (len(text) == 3 and (not _beside_mathematics(before, after) or _begins_words(token, following)))
         or lower in SHORT_WORDS
         or (lower in ("an", "it", "on", "at", "as", "by") and after is not None and after.kind == "letters")
     ):
         return [token._replace(kind="word")]
     return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
+
+
+def _opens(token: Token | None) -> bool:
+    return token is not None and token.kind == "open"
+
+
+def _begins_words(token: Token, following: list[Token]) -> bool:
+    """5 red beans: three letters with a word behind them."""
+    return (
+        token.spaced
+        and token.text.islower()
+        and following[:1] != []
+        and following[0].kind == "letters"
+        and len(following[0].text) > 3
+    )
 
 
 def _is_base(following: list[Token]) -> bool:

@@ -40,7 +40,7 @@ class Numerals(Cursor):
             digits, end = self.peek(1 + braces), 2 + 2 * braces
         else:
             digits, end = self.peek(1), 3
-            if not (self.at("open", "(") and self.before().text.endswith(".")):
+            if not (self.at("open", "(") and not self.peek().spaced and self.peek(2).text == ")"):
                 return ""
         if digits.kind != "number" or not digits.text.isdecimal() or self.place + end > len(self.tokens):
             return ""
