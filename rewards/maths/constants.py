@@ -34,17 +34,15 @@ def _same_renamed(a: Node, g: Node) -> bool:
 
 
 def _same_antiderivative(a: Node, g: Node) -> bool:
-    """F(x) + C and G(x) + C', where F - G is the same for all x."""
+    """F(x) + C and G(x) + C', where F - G is a number. (a + b + C is not a - b + C: what other letters are is not free.)"""
     constants = _added_constant(a), _added_constant(g)
     if not all(constants):
         return False
     left, right = (replaced(n, c, Number(Fraction(0))) for n, c in zip((a, g), constants, strict=True) if c)
-    names = symbols(left) | symbols(right)
-    variable = "x" if "x" in names else next(iter(names)) if len(names) == 1 else ""
-    if not variable:
-        return False
-    difference = Op("add", (left, Op("neg", (right,))))
-    return same_value(difference, replaced(difference, variable, Number(_BASE)))
+    difference = at_base = Op("add", (left, Op("neg", (right,))))
+    for name in sorted(names := symbols(left) | symbols(right)):
+        at_base = replaced(at_base, name, Number(_BASE))
+    return bool(names) and same_value(difference, at_base)
 
 
 def _added_constant(node: Node) -> str:

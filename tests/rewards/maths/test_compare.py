@@ -141,6 +141,7 @@ DIFFERENT = {
     "antiderivatives": [
         (r"\frac{x^3}{3}", r"\frac{x^3}{3} + C"), (r"2\ln|x| + C", r"\ln|x| + C"), (r"\frac{Cx^3}{3}", r"\frac{x^3}{3} + C"),
         ("e^x + e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("C_1 e^x + C_1 e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("x^2 + C", "x^2 + x + C"),
+        ("a - b + c + 3x", "a + b + c + 3x"), ("x^2 + 2b + C", "x^2 + C"),
     ],
     "cases and lines": [
         (r"\begin{cases} x & x \le 0 \\ -x & x > 0 \end{cases}", "|x|"), (r"\begin{cases} x & x \ge 1 \\ -x & x < 0 \end{cases}", "|x|"),
