@@ -31,10 +31,9 @@ class Experience:
         mask: [R] true where the token is trained on; all false for a response that no reward function applied to.
         values: [R] V(s_t), before each token; None without a critic.
         returns: [R] the critic's targets, never whitened; None without a critic.
-        importance: [R] weight of each token in the policy loss: truncated, for an engine whose probabilities are not the trainer's;
-            0 for what `entropy_control` leaves out; None = 1.
+        importance: [R] truncated weight of each token, for an engine whose probabilities are not the trainer's; None = 1.
         positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
-        penalised: [R] true on tokens that KL-Cov holds back; None without it.
+        controlled: [R] true on the tokens that `entropy_control` chose; None without it.
     """
 
     prompt_ids: Tensor
@@ -47,7 +46,7 @@ class Experience:
     returns: Tensor | None = None
     importance: Tensor | None = None
     positive: Tensor | None = None
-    penalised: Tensor | None = None
+    controlled: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)

@@ -37,7 +37,7 @@ from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.experience.experience import Experience, split
 from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
-from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
+from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.models.reference import Reference
 from rlvr.prompting.conversation import Conversation
@@ -219,9 +219,8 @@ class BaseExperienceMaker(ABC):
                 "returns": out.returns,
                 "importance": self._importance(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
+                "controlled": self._controlled(scores, out.advantages, learned, meter, *seed),
             }
-            if a.entropy_control != "off":
-                columns |= self._controlled(scores, out.advantages, learned, columns["importance"], meter, *seed)
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
     def _advantages(
@@ -270,17 +269,12 @@ class BaseExperienceMaker(ABC):
         return weights
 
     def _controlled(
-        self,
-        scores: ModelScores,
-        advantages: Tensor,
-        mask: Tensor,
-        importance: Tensor | None,
-        meter: Meter,
-        *seed: int | str,
-    ) -> Columns:
-        """The column of `Experience`, [B, R], by which the policy loss treats the tokens of `entropy_control` otherwise. Collective."""
+        self, scores: ModelScores, advantages: Tensor, mask: Tensor, meter: Meter, *seed: int | str
+    ) -> Tensor | None:
+        """[B, R] true on the tokens that `entropy_control` chooses; None without it. Collective."""
         a, device = self.config.algo, mask.device
-        assert a.entropy_control != "off"
+        if a.entropy_control == "off":
+            return None
         share = SHARES[a.entropy_control] if a.entropy_share is None else a.entropy_share
         lots = torch.Generator().manual_seed(derive_seed("entropy control", *seed, _rank()))
         chosen = choose_tokens(
@@ -296,10 +290,7 @@ class BaseExperienceMaker(ABC):
             all_reduce=all_reduce_sum,
         )
         meter.add_tokens("policy/controlled", chosen.float(), mask)
-        if a.entropy_control == "kl_cov":
-            return {"penalised": chosen}
-        kept = (chosen if a.entropy_control == "top_entropy" else ~chosen).float()
-        return {"importance": kept if importance is None else importance * kept[:, : importance.size(1)]}
+        return chosen
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):

@@ -33,6 +33,7 @@ from rlvr.core.losses import (
     sapo_loss,
     sequence_logprobs,
 )
+from rlvr.core.masked import zero_unless
 from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience, pad, pool
 from rlvr.experience.micro_batches import cut_on_all_ranks
@@ -56,7 +57,7 @@ class MicroBatch:
     returns: Tensor | None = None
     importance: Tensor | None = None
     positive: Tensor | None = None
-    penalised: Tensor | None = None
+    controlled: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -286,8 +287,8 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
     # and divergence are computed from the trainer's own.
     per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
-    if batch.penalised is not None:
-        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
+    if batch.controlled is not None:
+        per_token = _entropy_controlled(per_token, new.logprobs, batch, batch.controlled, a)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
@@ -319,6 +320,16 @@ def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss
     if a.policy_loss == "cispo":
         return cispo_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high)
     return clipped_policy_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high, dual_clip=a.dual_clip)
+
+
+def _entropy_controlled(
+    per_token: Tensor, logprobs: Tensor, batch: MicroBatch, chosen: Tensor, a: AlgoConfig
+) -> Tensor:
+    """The policy loss, [b, R], with the tokens that `entropy_control` chose treated as it says (`rlvr.core.entropy_control`)."""
+    if a.entropy_control == "kl_cov":
+        return per_token + a.kl_cov_coef * kl_cov_penalty(logprobs, batch.logprobs, chosen)
+    # What is left out still counts in the divisor, as in the papers.
+    return zero_unless(chosen if a.entropy_control == "top_entropy" else ~chosen, per_token)
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:
