@@ -35,6 +35,7 @@ class Mutant:
     k: str = ""
 
 
+MISMATCH = "rlvr/core/mismatch.py"
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
 CONTROL = "rlvr/core/entropy_control.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
@@ -64,13 +65,27 @@ MUTANTS = [
     Mutant("KL sign in the reward", "rlvr/core/kl.py", "torch.where(mask, -kl_coef * ", "torch.where(mask, kl_coef * ", "tests/core/test_rewards.py"),
     Mutant("score on every token", "rlvr/core/kl.py", "torch.where(last_token(mask), ", "torch.where(mask, ", "tests/core/test_rewards.py"),
     Mutant("KL estimate k3 of the other direction", "rlvr/core/kl.py", "bounded_exp(-d) - 1.0 + d", "bounded_exp(d) - 1.0 - d", "tests/core/test_kl.py"),
+    Mutant("KL estimate k3_weighted without the ratio's gradient", "rlvr/core/kl.py", "bounded_exp(zero_unless(finite, log_ratio)) * k3", "bounded_exp(zero_unless(finite, log_ratio)).detach() * k3", "tests/core/test_kl.py"),
+    Mutant("KL in the loss without the old policy", "rlvr/trainer/ppo_update.py", "kl_kind_of(step.config), batch.logprobs)", "kl_kind_of(step.config), new.logprobs)", "tests/trainer/test_learning.py", "a15"),
+    Mutant("importance weights upside down", MISMATCH, "at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()", "at_least_float32(sampler_logprobs).detach() - at_least_float32(logprobs).detach()", "tests/core/test_mismatch.py"),
+    Mutant("a masked response keeps its weight", MISMATCH, "(judged >= c.low) & (judged <= c.high), weight, 0.0)", "(judged >= c.low) | (judged <= c.high), weight, 0.0)", "tests/core/test_mismatch.py"),
+    Mutant("tokens that don't count in a response's ratio", MISMATCH, "else masked_mean)(log_ratio, mask, dim=1)", "else masked_mean)(log_ratio, torch.ones_like(mask), dim=1)", "tests/core/test_mismatch.py"),
+    Mutant("positive advantages are left out too", MISMATCH, "far[:, None] & (advantages < 0)", "far[:, None] & (advantages <= 9)", "tests/core/test_mismatch.py"),
+    Mutant("weights against the present policy", "rlvr/trainer/ppo_update.py", "importance_weights(batch.logprobs, batch.sampler_logprobs,", "importance_weights(logprobs, batch.sampler_logprobs,", "tests/trainer/test_learning.py", "importance"),
     Mutant("stop token not part of the response", "rlvr/core/masked.py", "stops.long().cumsum(dim=1) - stops.long() == 0", "stops.long().cumsum(dim=1) == 0", "tests/core/test_masks.py"),
-    Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values * ~finished", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
-    Mutant("unscored responses are trained on", MAKER, '"mask": mask & trained[:, None]', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),
+    Mutant("bootstrap after a finished response, too", MAKER, "scores.last_values.masked_fill(~continued, 0.0)", "scores.last_values", "tests/trainer/test_ppo.py", "a02"),
+    Mutant("unscored responses are trained on", MAKER, '"mask": learned', '"mask": mask', "tests/trainer/test_ppo.py", "a26"),
+    Mutant("a bootstrapped response is paid its score, too", MAKER, "totals.masked_fill(continued, 0.0)", "totals", "tests/trainer/test_ppo.py", "a12"),
+    Mutant("whitened rewards of untrained responses", MAKER, "whiten(rewards, learned,", "whiten(rewards, mask,", "tests/trainer/test_phases.py", "whitened"),
+    Mutant("scores of trained responses only", MAKER, "record_totals(meter, verdicts.totals, verdicts.scored)", "record_totals(meter, verdicts.totals, verdicts.trained)", "tests/trainer/test_ppo.py", "a31"),
+    Mutant("prompts of a refill are thrown away", "rlvr/experience/dynamic_sampling.py", "            waiting += next_prompts()", "            waiting[:] = next_prompts()[:1]", "tests/trainer/test_dynamic.py", "come_first"),
+    Mutant("explained variance of the critic's own targets", MAKER, "plain_returns(inputs), learned", "out.returns, learned", "tests/experience/test_explained_variance.py"),
+    Mutant("the critic's steps all on the whole batch", "rlvr/trainer/ppo_update.py", "return [batch[a:b] for a, b in pairwise(cuts) if a < b]", "return [batch for a, b in pairwise(cuts) if a < b]", "tests/trainer/test_estimators.py", "several_steps"),
     Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
     Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),
     Mutant("sign of the entropy bonus", "rlvr/trainer/ppo_update.py", "per_token - a.entropy_coef * new.entropy", "per_token + a.entropy_coef * new.entropy", "tests/trainer/test_learning.py", "entropy"),
     Mutant("resume without the random state", "rlvr/checkpoint/storage.py", 'torch.set_rng_state(state["cpu"])', "pass", "tests/trainer/test_resume.py", "random_numbers"),
+    Mutant("resume without the prompts that wait", "rlvr/trainer/online.py", 'self._unsampled = own.get("unsampled", ())', "self._unsampled = ()", "tests/trainer/test_dynamic.py", "checkpoint"),
     Mutant("a failed rename loses the older checkpoint", "rlvr/checkpoint/storage.py", "        if old.exists():\n            old.rename(target)\n        raise", "        raise", "tests/checkpoint/test_storage.py"),
     Mutant("a draft stays where a checkpoint was written", "rlvr/checkpoint/storage.py", "        draft.rename(target)\n", "        shutil.copytree(draft, target)\n", "tests/checkpoint/test_storage.py"),
     Mutant("no reward deadline", "rewards/pool/limits.py", "return elapsed_s > deadline_s + min(waited_s, deadline_s)", "return elapsed_s > 1e9", "tests/rewards/pool"),

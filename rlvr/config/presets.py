@@ -84,7 +84,7 @@ PRESETS: dict[str, Preset] = {
         "Open-Reasoner-Zero, Hu et al. 2025, arXiv:2503.24290",
         num_generations=64,  # training details: 64 responses to each of 128 prompts
         prompts=2,
-        updates=1,  # training details: one step of the policy (12 of the critic, which takes one here too)
+        updates=1,  # training details: one step of the policy
         algo={
             "estimator": "gae", "gamma": 1.0, "lam": 1.0,  # sec. 2: both are 1
             "eps_clip": 0.2,  # sec. 2
@@ -92,6 +92,7 @@ PRESETS: dict[str, Preset] = {
             "kl_coef": 0.0,  # sec. 2: neither in the reward nor in the loss
         },
         train={
+            "critic_steps": 12,  # training details: of the critic, in each of the policy's
             "lr": 1e-6, "critic_lr": 5e-6, "lr_schedule": "constant", "warmup_steps": 50,  # training details
             "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0,  # training details
         },

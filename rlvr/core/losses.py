@@ -237,29 +237,6 @@ def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> T
     return old + mean + (new - new.detach())  # the last term is 0, and carries the gradient
 
 
-def importance_weights(logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
-    """min(trainer's probability / sampler's probability, cap): weights for tokens from an engine of its own; any shape.
-
-    An engine with other kernels or another precision samples from a distribution that differs from the one whose
-    logprobs are trained; the weight makes the gradient right again, and the cap keeps its variance finite (truncated
-    importance sampling: Ionides 2008; Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL
-    Training"). What is not finite gives NaN.
-
-    Args:
-        logprobs: of the sampled tokens under the model in the trainer, at the time of sampling.
-        sampler_logprobs: as the engine gave them.
-        cap: above 0.
-
-    Raises:
-        ValueError: a cap that is not above 0.
-    """
-    if not cap > 0:
-        raise ValueError(f"the cap of importance weights must be above 0, got {cap}")
-    difference = at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()
-    finite = all_finite(difference)
-    return nan_unless(finite, bounded_exp(zero_unless(finite, difference)).clamp(max=cap))
-
-
 @dataclass(frozen=True)
 class ValueLoss:
     """Per token; only `loss` has a gradient."""

@@ -31,7 +31,7 @@ class Experience:
         mask: [R] true where the token is trained on; all false for a response that no reward function applied to.
         values: [R] V(s_t), before each token; None without a critic.
         returns: [R] the critic's targets, never whitened; None without a critic.
-        importance: [R] truncated weight of each token, for an engine whose probabilities are not the trainer's; None = 1.
+        sampler_logprobs: [R] as the engine gave them, where the loss corrects for what they differ by; None where it does not.
         positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
         controlled: [R] true on the tokens that `entropy_control` chose; None without it.
     """
@@ -44,7 +44,7 @@ class Experience:
     mask: Tensor
     values: Tensor | None = None
     returns: Tensor | None = None
-    importance: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
     controlled: Tensor | None = None
 

@@ -116,11 +116,16 @@ class Board:
 
 @dataclass(frozen=True)
 class Entry:
-    """A grader that takes part: its name, what it is, the command that runs it, and whether the others go on without it."""
+    """A grader that takes part.
+
+    Attributes:
+        commands: that run it; the first that works does.
+        may_be_absent: the others go on without it if none does.
+    """
 
     name: str
     text: str
-    command: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
     may_be_absent: bool = False
 
 
@@ -144,11 +149,12 @@ def find_graders(asked: Sequence[str], pythons: Sequence[str]) -> tuple[list[Ent
     for word in asked:
         if "=" in word:
             name, _, command = word.partition("=")
-            entries.append(Entry(name, f"`{command}`", tuple(shlex.split(command))))
+            entries.append(Entry(name, f"`{command}`", (tuple(shlex.split(command)),)))
         elif word not in GRADERS:
-            entries.append(Entry(word, "a reward function", _worker(sys.executable, _spec(word))))
-        elif (python := _python_with(GRADERS[word].module, pythons)) is not None:
-            entries.append(Entry(word, _described(GRADERS[word], python), _worker(python, GRADERS[word].spec), True))
+            entries.append(Entry(word, "a reward function", (_worker(sys.executable, _spec(word)),)))
+        elif found := _pythons_with(GRADERS[word].module, pythons):
+            commands = tuple(_worker(python, GRADERS[word].spec) for python in found)
+            entries.append(Entry(word, _described(GRADERS[word], found[0]), commands, True))
         else:
             packages = " ".join((*GRADERS[word].packages, "mpmath"))
             install = f"uv venv .peers && uv pip install --python .peers/bin/python {packages}"
@@ -188,11 +194,13 @@ def _described(named: Named, python: str) -> str:
     return f"{named.text}, {named.packages[0]} {found}"
 
 
-def _python_with(module: str, pythons: Sequence[str]) -> str | None:
-    if not module or importlib.util.find_spec(module) is not None:
-        return sys.executable
+def _pythons_with(module: str, pythons: Sequence[str]) -> list[str]:
+    if not module:
+        return [sys.executable]
+    here = importlib.util.find_spec(module) is not None
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
-    return next((p for p in pythons if subprocess.run([p, "-c", look], check=False).returncode == 0), None)
+    others = [p for p in pythons if subprocess.run([p, "-c", look], check=False).returncode == 0]
+    return [sys.executable, *others] if here else others
 
 
 def measure(
@@ -214,13 +222,14 @@ def measure(
     board = Board(facts(), {}, {})
     try:
         for entry in entries:
-            try:
-                processes[entry.name] = GraderProcess(entry.command, deadline_s)
+            found = _started(entry, deadline_s)
+            if isinstance(found, GraderProcess):
+                processes[entry.name] = found
                 board.graders[entry.name] = entry.text
-            except UserError as error:
-                if not entry.may_be_absent:
-                    raise
-                board.skipped[entry.name] = str(error)
+            elif entry.may_be_absent:
+                board.skipped[entry.name] = str(found)
+            else:
+                raise found
         for one in sets:
             board.cells += _turns(one, processes, advance)
         for name, process in processes.items():
@@ -230,6 +239,16 @@ def measure(
         for process in processes.values():
             process.close()
     return board
+
+
+def _started(entry: Entry, deadline_s: float) -> GraderProcess | UserError:
+    error = UserError(f"grader {entry.name!r} has no command")
+    for command in entry.commands:
+        try:
+            return GraderProcess(entry.name, command, deadline_s)
+        except UserError as failed:
+            error = failed
+    return error
 
 
 def _turns(one: CaseSet, processes: Mapping[str, GraderProcess], advance: Callable[[str, int], None]) -> list[Cell]:

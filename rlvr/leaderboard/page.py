@@ -47,6 +47,11 @@ def _share_column(title: str, count: str, of: str) -> Column:
     )
 
 
+def _wrong(board: Board, grader: str) -> tuple[int, int]:
+    cells = board.of(grader)
+    return sum(c.false_positives + c.false_negatives for c in cells), sum(c.positives + c.negatives for c in cells)
+
+
 def _attacks(board: Board, grader: str) -> tuple[int, int]:
     counts = [count for cell in board.of(grader) for count in cell.groups.values()]
     return sum(wrong for wrong, _ in counts), sum(of for _, of in counts)
@@ -63,6 +68,11 @@ def _whole(name: str, value: Callable[[Board, str], int]) -> Column:
 
 
 COLUMNS = (
+    Column(
+        "wrong verdicts",
+        lambda b, g: _wrong(b, g)[0] / max(1, _wrong(b, g)[1]),
+        lambda b, g: share(*_wrong(b, g)),
+    ),
     _share_column("false positives", "false_positives", "negatives"),
     _share_column("false negatives", "false_negatives", "positives"),
     Column("attacks wrong", lambda b, g: _attacks(b, g)[0], lambda b, g: share(*_attacks(b, g))),

@@ -56,6 +56,7 @@ class GraderProcess:
     """A grader that is running, started anew where it had to be ended.
 
     Args:
+        name: for messages.
         command: what to run.
         deadline_s: processor time for one row.
 
@@ -63,17 +64,23 @@ class GraderProcess:
         UserError: it can't be started, or does not answer.
     """
 
-    def __init__(self, command: Sequence[str], deadline_s: float) -> None:
-        self.command, self.deadline_s = list(command), deadline_s
+    def __init__(self, name: str, command: Sequence[str], deadline_s: float) -> None:
+        self.name, self.command, self.deadline_s = name, list(command), deadline_s
         self.folder = tempfile.TemporaryDirectory(prefix="leaderboard-")
         self.memory_bytes = 0
         self._errors = tempfile.TemporaryFile()
-        self._start()
+        self._process = self._opened()
+        try:
+            self._warm_up()
+        except UserError:
+            self.close()
+            raise
 
     def ask(self, case: Case) -> Verdict:
         """Its verdict on a case."""
         if self._process.poll() is not None:
-            self._start()
+            self._process = self._opened()
+            self._warm_up()
         return self._ask(case, self.deadline_s, WAITS * self.deadline_s)
 
     def look_at_memory(self) -> None:
@@ -96,12 +103,12 @@ class GraderProcess:
         self.folder.cleanup()
         self._errors.close()
 
-    def _start(self) -> None:
+    def _opened(self) -> subprocess.Popen[bytes]:
         places = [str(Path(rlvr.__file__).parents[1]), os.getcwd(), os.environ.get("PYTHONPATH", "")]
         one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
         environment = os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
         try:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -111,15 +118,18 @@ class GraderProcess:
                 start_new_session=True,
             )
         except OSError as error:
-            raise UserError(f"grader {' '.join(self.command)!r} can't be started: {error.strerror}") from None
-        assert self._process.stdin is not None and self._process.stdout is not None
-        for pipe in (self._process.stdin, self._process.stdout):
+            raise UserError(f"grader {self.name!r} can't be started: {error.strerror}") from None
+        assert process.stdin is not None and process.stdout is not None
+        for pipe in (process.stdin, process.stdout):
             os.set_blocking(pipe.fileno(), False)
+        return process
+
+    def _warm_up(self) -> None:
         self._received = b""
         for case in WARM_UP:
             verdict = self._ask(case, START_S, START_S)
             if verdict.fault and not verdict.message.startswith("raised"):
-                raise UserError(f"grader {' '.join(self.command)!r} does not answer: {verdict.message}")
+                raise UserError(f"grader {self.name!r} does not answer: {verdict.message}")
 
     def _ask(self, case: Case, cpu_s: float, wall_s: float) -> Verdict:
         start, before_s = time.monotonic(), self._cpu_s()
@@ -162,7 +172,7 @@ class GraderProcess:
         if not isinstance(answer, dict) or not {"correct", "error"} & set(answer):
             text = line[:80].decode(errors="replace")
             raise UserError(
-                f"grader {' '.join(self.command)!r} answered {text!r}; each line must be a JSON object with `correct` or `error`"
+                f"grader {self.name!r} answered {text!r}; each line must be a JSON object with `correct` or `error`"
             )
         seconds = answer.get("seconds")
         seconds = float(seconds) if isinstance(seconds, int | float) else waited_s

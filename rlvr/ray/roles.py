@@ -320,7 +320,7 @@ class RayPPOCritic(TrainablePPORole):
         config = self.config
         lora, plan = lora_settings(config.model), plan_batches(config, 1)
         trunk = copy_sharing(build.load_base(config).base_model) if lora is not None else None
-        self._boost(build.make_critic(config, trunk, lora), config.train.critic_lr, plan.total_steps)
+        self._boost(build.make_critic(config, trunk, lora), config.train.critic_lr, plan.critic_steps)
 
     def _readers(self, stack: ExitStack) -> list[Reader]:
         return [value_reader(self.boosted, stack)]

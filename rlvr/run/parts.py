@@ -156,7 +156,7 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
     critic = make_critic(config, trunk, lora).to(device)
-    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.total_steps, precision)
+    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.critic_steps, precision)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
 
 
@@ -235,7 +235,8 @@ def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSetting
     if saved and not own_adapter:
         critic = Critic.from_pretrained(saved)
     elif m.rm_pretrain or trunk is None:
-        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=t.seed)
+        # The actor's start, as with LoRA: from other weights it needs many more responses to explain anything.
+        critic = Critic(load_backbone(m.rm_pretrain or _start(config), m.trust_remote_code), seed=t.seed)
     else:
         critic = Critic(trunk, seed=t.seed)
     if own_adapter:

@@ -11,6 +11,7 @@ import yaml
 
 from rlvr.cli.main import main
 from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, presets, to_dict
+from rlvr.config.conditions import correction_of
 from rlvr.config.presets import PRESETS
 from rlvr.errors import UserError
 from rlvr.validate.ppo import check_config, plan_batches
@@ -68,7 +69,7 @@ def test_presets_step_as_their_papers_do() -> None:
         "dapo": 80,
         "top_entropy": 0,
     }
-    assert found["orz"].critic_lr == 5e-6 and found["orz"].weight_decay == 0.0
+    assert found["orz"].critic_lr == 5e-6 and found["orz"].critic_steps == 12 and found["orz"].weight_decay == 0.0
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -149,7 +150,21 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--ratio", "sequence"], "--ratio sequence moves a response as one.*grpo"),
         ([*GROUPED, "--ratio", "sequence"], "needs --loss_reduction sequence_mean, not token_mean"),
         (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
-        (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
+        (
+            ["--preset", "gspo", "--mismatch_correction", "mask", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric weighs single tokens.*--mismatch_level sequence",
+        ),
+        (
+            ["--mismatch_correction", "truncate", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric is a mean.*--mismatch_correction mask",
+        ),
+        (
+            ["--mismatch_correction", "mask", "--mismatch_low", "1.5"],
+            "--mismatch_low 1.5 and --mismatch_high 2 leave out what agrees",
+        ),
+        (["--mismatch_correction", "truncate", "--old_logprobs", "sampled"], "take --old_logprobs recompute"),
+        (["--mismatch_correction", "mask", "--engine", "generate"], "--engine generate, which does not give"),
+        (["--off_policy_mask_threshold", "0"], "--off_policy_mask_threshold 0.0: must be above 0"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
         (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
         (["--preset", "gspo", "--entropy_control", "kl_cov"], "--entropy_control kl_cov chooses single tokens"),
@@ -158,11 +173,18 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
         (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
         (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),
+        (
+            ["--kl_in", "loss", "--kl_estimator", "k1"],
+            "k1 with --kl_in loss has no force.*k3_weighted or k2 or k3.*--kl_in reward",
+        ),
+        (["--kl_estimator", "k3"], "k3 with --kl_in reward draws.*Give --kl_estimator k1 there, or --kl_in loss"),
+        (["--kl_estimator", "k2"], "k2 with --kl_in reward draws"),
+        (["--preset", "grpo", "--kl_in", "reward"], "k3 with --kl_in reward draws"),
         (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),
         (["--kl_horizon", "0"], "--kl_horizon 0"),
-        (["--tis_cap", "0"], "--tis_cap 0.0: must be above 0"),
+        (["--mismatch_high", "0"], "--mismatch_high 0.0: must be above 0"),
         (["--eps_clip_high", "-1"], "--eps_clip_high -1.0"),
         (["--lam_alpha", "0"], "--lam_alpha 0.0: must be above 0"),
         (["--critic_lam", "1.5"], "--critic_lam 1.5: must lie between 0 and 1"),
@@ -183,10 +205,32 @@ def test_settings_that_can_not_work_together_say_what_to_do(flags: list[str], sa
         plan_batches(config, 1)
 
 
+@pytest.mark.parametrize(
+    ("flags", "how", "level", "bounds"),
+    [
+        ([], "none", "token", (0.5, 2)),
+        (["--engine", "paged"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm"], "truncate", "token", (0, 2)),
+        (["--engine", "vllm", "--preset", "gspo"], "truncate", "sequence", (0, 3)),
+        (["--engine", "vllm", "--mismatch_correction", "none"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--top_k", "5"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--old_logprobs", "sampled"], "none", "token", (0.5, 2)),
+        (["--ray", "--one_step_off_policy"], "truncate", "token", (0, 2)),
+        (["--mismatch_correction", "mask", "--mismatch_level", "sequence", "--mismatch_low", "0"], "mask", "sequence", (0, 3)),
+    ],
+)  # fmt: skip
+def test_what_differs_by_design_is_corrected_by_default(flags, how, level, bounds) -> None:
+    found = correction_of(parse([*REWARD, *flags]))
+    assert (found.how, found.level, (found.low, found.high)) == (how, level, bounds)
+
+
 def test_steps_are_counted_with_the_critics_pretraining() -> None:
     config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
     plan = plan_batches(config, 1)
     assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
+    assert plan.critic_steps == 4 * plan.total_steps, "of the built-in model: four in each"
+    few = parse([*REWARD, "--experience_batch_size", "4", "--train_batch_size", "2", "--critic_steps", "8"])
+    assert plan_batches(few, 1).critic_steps == 2 * plan_batches(few, 1).total_steps, "one for each sample"
 
 
 SHORT = "--num_episodes 2 --experience_batch_size 16 --train_batch_size 8 --eval_samples 4 --warmup_steps 0".split()

@@ -16,7 +16,6 @@ from rlvr.core.losses import (
     cispo_loss,
     clipped_policy_loss,
     clipped_value_loss,
-    importance_weights,
     lm_loss,
     sapo_loss,
     sequence_logprobs,
@@ -283,24 +282,6 @@ def test_a16_the_sequence_ratio_is_exactly_1_on_the_first_mini_batch() -> None:
         sequence_logprobs(logprobs, logprobs, mask), logprobs, torch.ones(3, 5), clip_range=3e-4, clip_range_high=4e-4
     )
     assert (out.ratio == 1).all() and not out.clipped.any()
-
-
-def test_importance_weights_are_the_capped_ratio_of_trainer_to_sampler() -> None:
-    trainer, sampler = torch.tensor([-1.0, -1.0, -3.0, -1.0]), torch.tensor([-1.0, -3.0, -1.0, -900.0])
-    weights = importance_weights(trainer, sampler, cap=2.0)
-    assert weights.tolist() == pytest.approx([1.0, 2.0, math.exp(-2), 2.0])
-    assert not importance_weights(trainer.requires_grad_(), sampler, cap=2.0).requires_grad
-    assert importance_weights(torch.tensor([math.nan]), torch.zeros(1), cap=2.0).isnan()
-    with pytest.raises(ValueError, match="cap"):
-        importance_weights(sampler, sampler, cap=0.0)
-
-
-def test_importance_weights_make_the_mean_right_under_another_sampler() -> None:
-    """Without a cap in the way, the weighted mean over a sampler's draws is the mean under the trainer, exactly here."""
-    p, q = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
-    reward = torch.tensor([1.0, 0.2, -1.0])
-    weighted = (q.exp() * importance_weights(p, q, cap=100.0) * reward).sum()
-    assert weighted.item() == pytest.approx((p.exp() * reward).sum().item(), abs=1e-6)
 
 
 def test_lm_loss_is_the_negative_log_likelihood() -> None:

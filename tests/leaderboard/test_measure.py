@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,8 @@ def test_a_peer_that_can_not_start_is_left_out_and_a_command_that_can_not_is_a_m
     monkeypatch.setitem(GRADERS, "broken", Named("rlvr.leaderboard.graders:nothing", "a peer"))
     entries, _ = find_graders(["broken"], [])
     assert "defines no function" in measure(entries, [], 1.0).skipped["broken"]
+    right = find_graders(["string"], [])[0][0].commands
+    assert list(measure([replace(entries[0], commands=entries[0].commands + right)], [], 1.0).graders) == ["broken"]
     entries, _ = find_graders(["mine=/does/not/exist --flag"], [])
     with pytest.raises(UserError, match="can't be started"):
         measure(entries, [], 1.0)

@@ -39,6 +39,7 @@ def test_what_ours_leads_in_is_not_listed_and_the_rest_is() -> None:
     assert not_led(better) == []
     worse = not_led(board(cell("rlvr", false_negatives=2, seconds=2.0), cell("peer", exceptions=1)))
     assert worse == [
+        "wrong verdicts: 1.00 % (2; 0.27-3.57); peer: 0.00 % (0; 0.00-1.88)",
         "false negatives: 2.00 % (2; 0.55-7.00); peer: 0.00 % (0; 0.00-3.70)",
         "items/s: 100; peer: 200",
         "answers, false negatives: 2; peer: 0",
@@ -50,7 +51,7 @@ def test_attacks_are_counted_by_class() -> None:
     other = cell("peer", groups={"hack: words": [2, 4], "hack: chain": [0, 3]})
     title, header, rows = by_attack(board(one, other))
     assert header[2:] == ["rlvr", "peer"] and rows == [["hack: words", "4", "0", "2"]]
-    assert standings(board(one, other))[2][1][3].startswith("28.57 % (2;")
+    assert standings(board(one, other))[2][1][4].startswith("28.57 % (2;")
 
 
 def test_pages_escape_what_they_show() -> None:

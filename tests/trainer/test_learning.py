@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from reference import ReferenceSample, reference_step
+from reference import ReferenceSample, kl_estimate, reference_step
 from tiny_models import tiny_model
 from trainer_harness import experience, settings_of
 
@@ -150,6 +150,23 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
 
 
+@pytest.mark.parametrize("given", [None, "k2", "k3"])
+def test_a15_the_divergence_in_the_loss_equals_the_oracle(given) -> None:
+    """After the policy has moved from the one that sampled; the default is the estimate that is right there."""
+    items = experience()
+    settings = settings_of(kl_in="loss", kl_coef=0.5, kl_estimator=given)
+    actor, critic = roles()
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    new = actor.unwrapped(batch, 1.0).logprobs
+    want = [
+        kl_estimate(float(new[row, t]), float(i.ref_logprobs[t]), given or "k3_weighted", float(i.logprobs[t]))
+        for row, i in enumerate(items)
+        for t in range(len(i.logprobs))
+    ]
+    got = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    assert got == pytest.approx(sum(want) / len(want), rel=1e-5)
+
+
 @pytest.mark.parametrize(("coef", "rises"), [(0.5, True), (-0.5, False)])
 def test_the_entropy_bonus_raises_the_entropy(coef: float, rises: bool) -> None:
     """With no advantages, only the bonus moves the policy."""
@@ -207,15 +224,16 @@ def collect_batch(items: list[Experience]):
 def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
     items = experience()
     settings = settings_of(entropy_coef=0.01)
+    corrected = settings_of(entropy_coef=0.01, mismatch_correction="truncate")
     moves = []
     for weight in (None, 1.0, 0.5):
+        sampler = {} if weight is None else {"sampler_logprobs": [i.logprobs - math.log(weight) for i in items]}
         weighted = [
-            i if weight is None else Experience(**{**i.tensors(), "importance": torch.full_like(i.logprobs, weight)})
-            for i in items
+            Experience(**i.tensors(), **{name: rows[n] for name, rows in sampler.items()}) for n, i in enumerate(items)
         ]
         actor, critic = roles()
         before = flat(actor)
-        learn(actor, critic, weighted, 4, settings)
+        learn(actor, critic, weighted, 4, settings if weight is None else corrected)
         moves.append(flat(actor) - before)
     actor, critic = roles()
     before = flat(actor)

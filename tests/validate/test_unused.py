@@ -43,7 +43,12 @@ UNREAD = [
     (["--kl_coef", "0", "--kl_estimator", "k3"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
+    (["--truncated", "bootstrap", "--missing_eos_penalty", "1"], "takes the place of a cut response's score"),
     (["--kl_horizon", "10000"], "without --kl_target"),
+    *(
+        ([f"--mismatch_{name}", value], "without a correction")
+        for name, value in (("level", "token"), ("low", "0.5"), ("high", "3"))
+    ),
     (["--lr_schedule", "constant", "--lr_floor", "0.1"], "take cosine or linear"),
     (["--policy_loss", "sapo", "--eps_clip", "0.2"], "take ppo or cispo"),
     (["--policy_loss", "sapo", "--eps_clip_high", "0.3"], "take ppo or cispo"),
@@ -134,11 +139,10 @@ ALWAYS = {
     "ray": "ray",
     "data": "prompt_csv_url max_samples overlong_prompts eval_datasets ptx_dataset",
     "template": "conversation_template_config template_check",
-    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers "
-    "neural_reward_model missing_eos_penalty",
+    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers neural_reward_model",
     "env": "rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
-    "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs tis_cap ptx_coef "
+    "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
     "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
     "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
