@@ -35,6 +35,7 @@ from rlvr.core.losses import (
     sapo_loss,
     sequence_logprobs,
 )
+from rlvr.core.masked import zero_unless
 from rlvr.core.mismatch import drifted, importance_weights
 from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience, pad, pool
@@ -59,8 +60,7 @@ class MicroBatch:
     returns: Tensor | None = None
     sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
-    kept: Tensor | None = None
-    penalised: Tensor | None = None
+    controlled: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -299,8 +299,8 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     # [b, R] each. Only the policy loss has to do with the policy that sampled: entropy and divergence are those of the present one.
     weights = _weights(new.logprobs, batch, step)
     per_token = loss.loss if weights is None else loss.loss * weights
-    if batch.penalised is not None:
-        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
+    if batch.controlled is not None:
+        per_token = _entropy_controlled(per_token, new.logprobs, batch, batch.controlled, a)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
@@ -335,8 +335,8 @@ def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss
 
 
 def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
-    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one, and 0 where
-    `entropy_control` leaves a token out; None = 1."""
+    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one; None
+    = 1."""
     c, mask = step.config, batch.mask
     correction, threshold = correction_of(c), c.algo.off_policy_mask_threshold
     weights = None
@@ -348,9 +348,17 @@ def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
         left_out = drifted(logprobs, sampled_with, batch.advantages, mask, threshold)
         step.meter.add_tokens("policy/drifted", left_out.float(), mask)
         weights = torch.where(left_out, 0.0, 1.0 if weights is None else weights)
-    if batch.kept is not None:
-        weights = torch.where(batch.kept, 1.0 if weights is None else weights, 0.0)
     return weights
+
+
+def _entropy_controlled(
+    per_token: Tensor, logprobs: Tensor, batch: MicroBatch, chosen: Tensor, a: AlgoConfig
+) -> Tensor:
+    """The policy loss, [b, R], with the tokens that `entropy_control` chose treated as it says (`rlvr.core.entropy_control`)."""
+    if a.entropy_control == "kl_cov":
+        return per_token + a.kl_cov_coef * kl_cov_penalty(logprobs, batch.logprobs, chosen)
+    # What is left out still counts in the divisor, as in the papers.
+    return zero_unless(chosen if a.entropy_control == "top_entropy" else ~chosen, per_token)
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:
