@@ -4,6 +4,7 @@ None of this sees text, only the syntax tree.
 """
 
 import math
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,30 @@ from typing import Any
 from rewards.maths.limits import MAX_BITS, UndecidedError, size, spend, spend_on_bits
 from rewards.maths.syntax import Node, Number, Op, Symbol
 
-PRIME = (1 << 61) - 1
+
+def _is_prime(n: int) -> bool:
+    """For odd n below 3.3e24: Miller's test with the first thirteen primes as bases (Sorenson, Webster 2015)."""
+    odd, twos = n - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    return all(
+        pow(base, odd, n) == 1 or any(pow(base, odd << k, n) == n - 1 for k in range(twos))
+        for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+    )
+
+
+def _random_prime() -> int:
+    """A prime of 61 bits that nobody can know: x + px is x to a known p, and x^(p-1) is 1."""
+    while True:
+        candidate = secrets.randbits(60) | 1 << 60 | 1
+        if _is_prime(candidate):
+            return candidate
+
+
+PRIME = _random_prime()
+"""The modulus of `residue`, another one in each process."""
+MAX_RESIDUE_POWER = 1_000_000
+"""Of this degree two functions that differ are still told apart, but for a chance of 1e-12."""
 
 
 def exact(node: Node) -> Fraction | None:
@@ -206,7 +230,7 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
 
 def _residue_power(node: Op, point: Mapping[str, int]) -> int:
     exponent = exact(node.args[1])
-    if exponent is None or exponent.denominator != 1 or abs(exponent) > 10_000:
+    if exponent is None or exponent.denominator != 1 or abs(exponent) > MAX_RESIDUE_POWER:
         raise UndecidedError("no integer exponent")
     spend(10)
     base = residue(node.args[0], point)
