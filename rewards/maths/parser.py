@@ -50,7 +50,17 @@ _ALL_REALS = frozenset(
         "every real number",
     }
 )
-_NOTHING = frozenset({"no solution", "no solutions", "no solution exists", "no solutions exist", "empty set"})
+_NOTHING = frozenset(
+    {
+        "no solution",
+        "no solutions",
+        "no real solution",
+        "no real solutions",
+        "no solution exists",
+        "no solutions exist",
+        "empty set",
+    }
+)
 _MONTHS = frozenset("january february march april may june july august september october november december".split())
 _SPOKEN = frozenset({"union", "intersection", "|", "minus"})
 

@@ -14,7 +14,7 @@ MAX_WORDS = 12
 SCALES: dict[str, Fraction] = {
     **{
         name + s: Fraction(size)
-        for name, size in (("hundred", 100), ("thousand", 10**3), ("million", 10**6), ("billion", 10**9), ("trillion", 10**12), ("dozen", 12))
+        for name, size in (("hundred", 100), ("thousand", 10**3), ("million", 10**6), ("billion", 10**9), ("trillion", 10**12), ("dozen", 12), ("gross", 144))
         for s in ("", "s")
     },
     **{

@@ -100,7 +100,7 @@ SAME_BOTH_WAYS = {
         ("(3 + 2t, 1 - t)", "(3 - 4s, 1 + 2s)"),
     ],
     "notations": [
-        ("DNE", "does not exist"), (r"\text{does not exist}", "The limit does not exist."), ("7 R 3", "7 remainder 3"),
+        ("DNE", "does not exist"), ("x ≡ 2 (mod 5)", r"x \equiv 2 \pmod 5"), ("no real solutions", "no solution"), (r"\text{does not exist}", "The limit does not exist."), ("7 R 3", "7 remainder 3"),
         ("7R3", "7 with a remainder of 3"), ("②③", "2, 3"), (r"\bf 42", "42"), (r"\large 42", "*42*"), ("4{2}", "42"), ("0.1(6)", "1/6"),
         ("forty-two thousand", "42000"), ("two hundred five", "205"), (r"9.8\,\mathrm{m\,s^{-2}}", r"9.8\text{ m/s}^2"),
         (r"\pounds 20", "£20"), ("{1,3}", r"\{1, 3\}"),
