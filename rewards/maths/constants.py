@@ -39,7 +39,8 @@ def _same_antiderivative(a: Node, g: Node) -> bool:
     if not all(constants):
         return False
     left, right = (replaced(n, c, Number(Fraction(0))) for n, c in zip((a, g), constants, strict=True) if c)
-    difference = at_base = Op("add", (left, Op("neg", (right,))))
+    difference: Node = Op("add", (left, Op("neg", (right,))))
+    at_base = difference
     for name in sorted(names := symbols(left) | symbols(right)):
         at_base = replaced(at_base, name, Number(_BASE))
     return bool(names) and same_value(difference, at_base)
