@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted, Pass
-from rlvr.boost.process import Replica
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
 from rlvr.config import Config
 from rlvr.core.kl import kl_estimate
@@ -131,6 +130,11 @@ class Learner:
         }
 
     @property
+    def skipped(self) -> int:
+        """Optimizer steps in a row that a role has skipped; the most of any."""
+        return max(role.skipped for role in self.roles.values())
+
+    @property
     def packs(self) -> bool:
         """True if all roles run rows without padding."""
         return all(role.unwrapped.packs for role in self.roles.values())
@@ -165,7 +169,8 @@ class Learner:
         # The losses of a replica are counted once, by one of its processes.
         meter = meter if self._first.reports else Meter()
         size = self.total_size([item.mask for item in batch])
-        micro_batches = self.cut(batch)
+        # Without a trained token there is no loss, and no step: decided by what all replicas have together (pitfall A24).
+        micro_batches = self.cut(batch) if size.tokens else []
         if self.actor is not None and actor_learns:
             positives = None
             # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
@@ -236,24 +241,32 @@ def train_actor(
     for batch in micro_batches:
         inputs = (batch.sequences, temperature, bool(a.entropy_coef))
         passes.append(Pass(actor, inputs, partial(actor_loss, batch, step)))
-    actor.learn(passes)
-    _count_step(step.meter, "actor", actor.replica)
-    if actor.unwrapped.gives_values:
-        _count_step(step.meter, "critic", actor.replica)
-    step.meter.add("grad_norm/actor", actor.grad_norm)
+    _learn(actor, passes, step.meter, "actor", *(["critic"] if actor.unwrapped.gives_values else []))
 
 
 def train_critic(critic: Boosted, micro_batches: Sequence[MicroBatch], step: Step) -> None:
     """Accumulate the value loss over the micro-batches, then one optimizer step."""
-    critic.learn([Pass(critic, (batch.sequences,), partial(critic_loss, batch, step)) for batch in micro_batches])
-    _count_step(step.meter, "critic", critic.replica)
-    step.meter.add("grad_norm/critic", critic.grad_norm)
+    passes = [Pass(critic, (batch.sequences,), partial(critic_loss, batch, step)) for batch in micro_batches]
+    _learn(critic, passes, step.meter, "critic")
 
 
-def _count_step(meter: Meter, role: str, replica: Replica) -> None:
-    """Count one optimizer step: losses are added to the meter in shares with count 0, and their mean is over steps. Each replica
-    counts its part of the step."""
-    meter.add(f"train/{role}_loss", 0.0, 1 / replica.count)
+def _learn(role: Boosted, passes: Sequence[Pass], meter: Meter, name: str, *also: str) -> None:
+    """One optimizer step, and its metrics. Losses are added to the meter in shares with count 0, and their mean is over steps;
+    each replica counts its part of the step.
+
+    Args:
+        name: of the role.
+        also: the loss that the same step counts for besides.
+    """
+    role.learn(passes)
+    if not passes:
+        return
+    part = 1 / role.replica.count
+    meter.add_count(f"skipped_steps/{name}", part if role.skipped else 0.0)
+    for loss in (name, *also):
+        meter.add(f"train/{loss}_loss", 0.0, part)
+    if not role.skipped:  # else there is no norm, and one step would hide those of all others
+        meter.add(f"grad_norm/{name}", role.grad_norm)
 
 
 def actor_loss(batch: MicroBatch, step: Step, new: ActorOutput) -> Tensor:
