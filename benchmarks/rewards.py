@@ -31,6 +31,7 @@ sys.path[0] = str(ROOT)  # instead of this folder, where "rewards" is this very 
 
 from benchmarks.machine import processor  # noqa: E402
 from benchmarks.reward_targets import Result, check  # noqa: E402
+from rlvr.leaderboard import graders as peers  # noqa: E402
 
 DATA = ROOT.parent / "shared" / "data" / "rewards"
 TURN = 32
@@ -60,48 +61,12 @@ def ours() -> Grader:
     return lambda response, gold: grade(response, gold).correct
 
 
-def math_verify() -> Grader:
-    """With its default settings, timeouts included (they need the main thread)."""
-    from math_verify import parse, verify
-
-    def check(response: str, gold: str) -> bool:
-        return verify(parse(in_dollars(gold)), parse(response))
-
-    return check
-
-
-def trl() -> Grader:
-    from trl.rewards import accuracy_reward
-
-    def check(response: str, gold: str) -> bool:
-        return accuracy_reward([[{"role": "assistant", "content": response}]], [in_dollars(gold)])[0] == 1.0
-
-    return check
-
-
-def string() -> Grader:
-    """The floor: the last box, else the last word with a digit, is the gold but for spaces and LaTeX dress."""
-
-    def plain(text: str) -> str:
-        for dress in ("\\left", "\\right", "\\!", "\\,", "\\$", "$", ",", " "):
-            text = text.replace(dress, "")
-        return text.replace("dfrac", "frac").replace("tfrac", "frac").rstrip(".").lower()
-
-    def answer(response: str) -> str:
-        _, box, rest = response.rpartition("\\boxed{")
-        if box:
-            return rest[: rest.rfind("}")] if rest.count("}") > rest.count("{") + 1 else rest.split("}")[0]
-        return next((w for w in reversed(response.split()) if any(c.isdigit() for c in w)), "")
-
-    return lambda response, gold: plain(answer(response)) == plain(gold)
-
-
-def in_dollars(gold: str) -> str:
-    """As math-verify and TRL want their golds."""
-    return gold if "$" in gold or "\\boxed" in gold else f"${gold}$"
-
-
-GRADERS: dict[str, Callable[[], Grader]] = {OURS: ours, PEER: math_verify, "TRL": trl, "string": string}
+GRADERS: dict[str, Callable[[], Grader]] = {
+    OURS: ours,
+    PEER: lambda: peers.math_verify,
+    "TRL": lambda: peers.trl,
+    "string": lambda: peers.string,
+}
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------

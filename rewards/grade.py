@@ -18,12 +18,15 @@ from math import gcd
 
 from rewards.extract import extract, last_boxes
 from rewards.maths import equivalent, prepare
+from rewards.maths.stack import anywhere
 from rewards.outcome import Outcome
 from rewards.tags import Tags
 
 MAX_GOLD_CHARACTERS = 20_000
+TOO_MUCH_WORK = "comparing it with the right answer is more work than a verdict may take"
 
 
+@anywhere
 def grade(response: str, gold: str | None, *, tags: Tags | None = None, question: str | None = None) -> Outcome:
     """Compare a response's answer with the right one.
 
@@ -32,6 +35,8 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         gold: the right answer.
         tags: the template's tags; the answer then counts only between the answer tags.
         question: the problem; an answer that only repeats a calculation from it is wrong.
+
+    Raises nothing, on any text.
     """
     start = time.perf_counter()
     answer, message = None, ""
@@ -46,9 +51,11 @@ def grade(response: str, gold: str | None, *, tags: Tags | None = None, question
         if same and stage in ("number", "expression", "structure") and echoes(answer, question):
             same, stage = False, "echo"
         status = "correct" if same else "timed_out" if stage == "undecided" else "wrong"
+        message = TOO_MUCH_WORK if stage == "budget" else ""
     return Outcome(status, answer, stage, time.perf_counter() - start, message)  # type: ignore[arg-type]
 
 
+@anywhere
 def check_gold(gold: str) -> bool:
     """True where a response can be right at all: the gold is there, not too long, and equal to itself."""
     return len(gold) <= MAX_GOLD_CHARACTERS and _equals_itself(gold)

@@ -41,6 +41,6 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         return train_on_ray(config)
     process = join(config)
     plan = plan_batches(config, process.world_size)
-    session = Session.open(config, process)
-    assembly.train(config, session, plan, assembly.LocalHost(config, session, plan, process))
+    with Session.open(config, process) as session:
+        assembly.train(config, session, plan, assembly.LocalHost(config, session, plan, process))
     return session.folder

@@ -187,3 +187,14 @@ ODD = [
     "1_0", "0x2a", "0b101010", "0o52", "42L", "42j", "1e", "1e+", ".", "..", "1.", ".1", "1.2.3", "+", "-", "--42", "+-42", "1/2/3", "1:2:3", "12:60", "25:00", "101010_2", "42_1", "42_0",
     "42_{99999999}", "\\$", "\\%", "%", "$42", "42$", "$$", "$$$", "$ $", "\\(", "\\)", "\\[42", "####", "#### ", "the answer is", "<answer>", "</answer>", "<think>", "</think>",
 ]  # fmt: skip
+
+PIECES = r"""
+0 1 2 10 1,
+234 0.5 .5 1e5 1e4500 10^{900} 4. x y z n k a b C A i e \pi π \infty ∞ + - * / ^ _ ! % = < > \le \ge \ne \in \sim \approx ( ) [ ] { } \{ \} | ,
+; :
+. \frac \sqrt \sqrt[3] \sin \cos \ln \log \lg \binom \text{and} \text{or} \text{ cm} \text{ m} \text{if} \cup \cap \setminus \mathbb{R} \mathbb{Z} \pm \mp ^\circ
+\overline \bar \dot \begin{pmatrix} \end{pmatrix} \begin{cases} \end{cases} & \\ \lfloor \rfloor \left \right \cdot \times ² ³ ⁻ ₁ ½ √ ° ' " \% \$ $ € ~ \,
+and or not
+to for if mod cm sqrt log max min \max \pmod \boxed{ ... \ldots \mathbf{i} f(x) P( \choose \over 12:30 January (A) (mod 7) \prime ∪ ∈ ≤ × − ， （ ） degrees percent gcd cis \hat{j} ^T
+""".split()  # fmt: skip
+"""What texts are put together from at random, for the parser."""

@@ -77,13 +77,37 @@ def token_values(outputs: Row, ids: Sequence[int], prompt_length: int) -> list[f
     return [outputs[t - 1] for t in range(prompt_length, len(ids))]
 
 
+def mismatch_ratio(logprobs: Row, sampler_logprobs: Row, level: str) -> list[float]:
+    """policy / sampler of each token, or one ratio for all tokens of the response: their product or a mean of them."""
+    own = [math.exp(new - old) for new, old in zip(logprobs, sampler_logprobs, strict=True)]
+    if level == "token" or not own:
+        return own
+    whole = {
+        "sequence": math.prod(own), "geometric": math.prod(own) ** (1 / len(own)), "arithmetic": sum(own) / len(own),
+    }[level]  # fmt: skip
+    return [whole] * len(own)
+
+
+def importance_weights(
+    logprobs: Row, sampler_logprobs: Row, how: str, level: str, low: float, high: float
+) -> list[float]:
+    """Weights of one response's tokens that correct for another sampler."""
+    judged = mismatch_ratio(logprobs, sampler_logprobs, level)
+    if how == "truncate":
+        return [min(max(ratio, low), high) for ratio in judged]
+    by = mismatch_ratio(logprobs, sampler_logprobs, "sequence" if level == "sequence" else "token")
+    return [weight if low <= ratio <= high else 0.0 for weight, ratio in zip(by, judged, strict=True)]
+
+
 # --- Rewards and advantages of one sample -----------------------------------------------------------------------------
 
 
-def kl_estimate(logprob: float, ref_logprob: float, kind: str) -> float:
-    """Schulman's estimators of KL(policy || reference) at one token."""
+def kl_estimate(logprob: float, ref_logprob: float, kind: str, old_logprob: float | None = None) -> float:
+    """Schulman's estimators of KL(policy || reference) at one token; `k3_weighted` times policy / policy that sampled."""
     log_r = ref_logprob - logprob
-    return {"k1": -log_r, "k2": log_r**2 / 2, "k3": math.exp(log_r) - 1 - log_r}[kind]
+    k3 = math.exp(log_r) - 1 - log_r
+    ratio = 1.0 if old_logprob is None else math.exp(logprob - old_logprob)
+    return {"k1": -log_r, "k2": log_r**2 / 2, "k3": k3, "k3_weighted": ratio * k3}[kind]
 
 
 def token_rewards(score: float, kl: Row, mask: Flags, kl_coef: float) -> list[float]:
@@ -156,6 +180,21 @@ def policy_gradient(
     if policy_is_clipped(logprob, old_logprob, advantage, low, high, dual_clip):
         return 0.0
     return -advantage * math.exp(logprob - old_logprob)
+
+
+def cispo(logprob: float, old_logprob: float, advantage: float, low: float, high: float) -> tuple[float, float, bool]:
+    """MiniMax-M1's loss of one token, its gradient in the logprob, and whether the weight is at a bound."""
+    ratio = math.exp(logprob - old_logprob)
+    weight = min(max(ratio, 1 - low), 1 + high)
+    return -weight * advantage * logprob, -weight * advantage, weight != ratio
+
+
+def sapo(logprob: float, old_logprob: float, advantage: float, tau_pos: float, tau_neg: float) -> tuple[float, float]:
+    """The gated loss of one token, and its gradient in the logprob: d ratio / d logprob is the ratio."""
+    ratio = math.exp(logprob - old_logprob)
+    tau = tau_pos if advantage > 0 else tau_neg
+    p = 1 / (1 + math.exp(-tau * (ratio - 1)))
+    return -p * 4 / tau * advantage, -4 * p * (1 - p) * ratio * advantage
 
 
 def value_loss(value: float, old_value: float, target: float, clip: float | None) -> float:

@@ -12,7 +12,7 @@ from tiny_models import VOCAB, tiny_model
 from trainer_harness import CPU, LetterTokenizer
 from transformers import AutoModelForSequenceClassification
 
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule
 from rlvr.boost.plugins import make_booster
 from rlvr.config import ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.data.examples import Example
@@ -117,7 +117,7 @@ def make(kind: str, folder: Path | None = None, **changes: Any) -> SupervisedTra
         booster,
         made,
         optimizer,
-        cosine_with_warmup(optimizer, config.train.max_steps),
+        lr_schedule(optimizer, config.train.max_steps),
         LetterTokenizer(),
         c.items or (examples() if kind == "sft" else pairs()),
         config,

@@ -30,6 +30,7 @@ ROOMS = [
     "rlvr.experience",
     "rlvr.trainer",
     "rlvr.report",
+    "rlvr.leaderboard",
     "rlvr.chat",
     "rlvr.run",
     "rlvr.ray",

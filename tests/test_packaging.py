@@ -26,7 +26,7 @@ def test_the_wheel_holds_templates_and_nothing_odd(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     shipped = {Path(n).name for n in names if n.startswith("rlvr/templates/")}
     assert shipped == {p.name for p in (ROOT / "templates").iterdir()}
-    assert "rlvr/report/page.html.j2" in names
+    assert {"rlvr/report/page.html.j2", "rlvr/report/style.css", "rlvr/leaderboard/page.html.j2"} <= set(names)
     assert {n.split("/")[0] for n in names} - {"rlvr", "rewards"} == {
         n for n in {m.split("/")[0] for m in names} if "dist-info" in n
     }

@@ -19,12 +19,14 @@ from rlvr.boost import process as processes
 from rlvr.boost.plugins import check_plugin
 from rlvr.config import Config, parse
 from rlvr.errors import UserError
+from rlvr.models.actor import Float32Head
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone
 from rlvr.models.reward_model import RewardModel
 from rlvr.prompting.conversation import ConversationTemplate
 from rlvr.run.assembly import LocalHost
 from rlvr.run.assembly import assemble as assemble_run
+from rlvr.run.folder import OpenedFolder
 from rlvr.run.session import Session
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import LocalPPOTrainer
@@ -83,7 +85,7 @@ def build(files) -> Callable[..., Built]:
         process = processes.start(0, 1)
         check_plugin(config.parallel, process.device)
         plan = plan_batches(config, 1)
-        session = Session(process, Console(quiet=True), files.folder / "run", None)
+        session = Session(process, Console(quiet=True), OpenedFolder(files.folder / "run", None, None))
         run = assemble_run(config, session, plan, LocalHost(config, session, plan, process))
         return Built(config, plan, run.trainer, run.loader, run.ptx)
 
@@ -133,6 +135,7 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("S0.32", "--experience_batch_size 32", lambda r: r.loader.sampler.batch_size, 32),
     ("S0.33", "--lr 1e-4", group("actor", "initial_lr"), 1e-4),
     ("S0.34", "--critic_lr 1e-4", group("critic", "initial_lr"), 1e-4),
+    ("--critic_steps", "--critic_steps 4", lambda r: r.plan.critic_steps, 40),
     ("S0.35", "--kl_coef 0.2", lambda r: r.trainer.config.algo.kl_coef, 0.2),
     ("S0.35", "--kl_coef 0", lambda r: r.trainer.maker.reference, None),
     ("S0.36", "--ptx_dataset @ptx --ptx_coef 0.5", lambda r: r.trainer.config.algo.ptx_coef, 0.5),
@@ -142,6 +145,12 @@ FLAGS: list[tuple[str, str, Callable[[Built], Any], Any]] = [
     ("--grad_clip", "--grad_clip 0.3", lambda r: r.trainer.actor.grad_clip, 0.3),
     ("--weight_decay", "--weight_decay 0.01", group("actor", "weight_decay"), 0.01),
     ("--warmup_steps", "--warmup_steps 4", lambda r: round(r.trainer.actor.lr / 9e-6, 3), 0.2),
+    ("--lr_schedule", "--lr_schedule constant", lambda r: r.trainer.actor.lr_scheduler.lr_lambdas[0](99), 1.0),
+    ("--float32_head", "--float32_head", lambda r: isinstance(actor(r).lm_head, Float32Head), True),
+    ("--float32_head", "--float32_head", lambda r: isinstance(r.trainer.maker.reference.model.model.lm_head, Float32Head), True),
+    ("--lr_floor", "--lr_floor 0.5", lambda r: r.trainer.critic.lr_scheduler.lr_lambdas[0](99), 0.5),
+    ("--adam_beta2", "--adam_beta2 0.95", group("critic", "betas"), (0.9, 0.95)),
+    ("--adam_eps", "--adam_eps 1e-5", group("actor", "eps"), 1e-5),
     ("--accumulation_steps", "--accumulation_steps 2", lambda r: r.trainer.config.train.accumulation_steps, 2),
     ("--save_interval", "--save_interval 5", lambda r: r.trainer.save_interval, 5),
     ("--grad_checkpoint", "--grad_checkpoint", lambda r: actor(r).is_gradient_checkpointing, True),
@@ -160,6 +169,7 @@ WEIGHTS = [
     ("S0.20", "--pretrain @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),
     ("S0.21", "--rm_pretrain @other", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("S0.39", "--checkpoint_path @other", "model.", lambda r: actor(r).model),
+    ("--checkpoint_path", "--checkpoint_path @other", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("S0.41", "--rm_checkpoint_path @rm", "model.", lambda r: r.trainer.maker.reward_model.neural.frozen.model.decoder),
     ("S0.40", "--critic_checkpoint_path @critic", "model.", lambda r: r.trainer.critic.unwrapped.backbone),
     ("model_ref", "--model_ref @other", "model.", lambda r: r.trainer.maker.reference.model.model.model),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from tiny_models import VOCAB, tiny_model
 
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule
 from rlvr.boost.plugins import make_booster
 from rlvr.config import Config, ParallelConfig, by_section, merge
 from rlvr.core.advantages import get_estimator
@@ -126,8 +126,8 @@ def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
         critic if has_critic else None,
         actor_optim=optims[0],
         critic_optim=optims[1] if has_critic else None,
-        actor_lr_scheduler=cosine_with_warmup(optims[0], c.steps),
-        critic_lr_scheduler=cosine_with_warmup(optims[1], c.steps) if has_critic else None,
+        actor_lr_scheduler=lr_schedule(optims[0], c.steps),
+        critic_lr_scheduler=lr_schedule(optims[1], c.steps) if has_critic else None,
         tokenizer=LetterTokenizer(),
         settings={"mixed_precision": c.precision, **settings},
         **arguments,

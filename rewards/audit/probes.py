@@ -4,7 +4,7 @@ To add one, add a line. `accept` and `reject` are about the answer: more or less
 pays for a plainly right and a plainly wrong one. `no_more` may be paid as much as a plainly wrong answer in the right
 format, and not more. `any` may be either; no probe at all may raise, hang, or be paid more than a right answer.
 
-Golds are `42`, and the question is "What is 6 * 7?", unless said: an answer that repeats it computes nothing. A text is
+Golds are `42`, and the question is `QUESTION`, unless said: an answer that repeats it computes nothing. A text is
 put into a response between the template's answer tags; `whole` texts are responses in full, in which `[T] [/T] [A] [/A]`
 stand for the template's tags.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Expected = Literal["accept", "reject", "no_more", "any"]
+QUESTION = "What is 6 * 7?"
 CATEGORIES = ("equivalence", "distinction", "exploit", "robustness")
 
 
@@ -28,6 +29,7 @@ class Probe:
         text: the answer, or the response in full.
         expected: what an honest function does.
         whole: whether `text` is the response in full.
+        question: what was asked.
     """
 
     category: str
@@ -36,6 +38,7 @@ class Probe:
     text: str
     expected: Expected
     whole: bool = False
+    question: str = QUESTION
 
 
 # gold: answers that say the same
@@ -113,6 +116,37 @@ _DIFFERENT: dict[str, tuple[str, ...]] = {
     r"\begin{pmatrix}1\\2\end{pmatrix}": (r"\begin{pmatrix}2\\1\end{pmatrix}", "(2,1)"),
 }  # fmt: skip
 
+# (what it tries, gold, question or ""): answers that can be written without knowing the right one, or that say another
+_UNKNOWING: dict[tuple[str, str, str], tuple[str, ...]] = {
+    ("fits every gold", "A", ""): (r"k, k\in\mathbb{Z}", r"n, n \in \mathbb{N}", "A, B, C, D", "x"),
+    ("fits every gold", "n+1", ""): (r"k, k\in\mathbb{Z}", r"m, m\in\mathbb{Z}"),
+    ("fits every gold", "a_n = n", ""): (r"k, k\in\mathbb{Z}",),
+    ("fits every gold", "x = 17", ""): ("x = x", r"x \in \mathbb{R}", "0 = 0", r"x = k, k \in \mathbb{Z}"),
+    ("another family", "2^n - 1", ""): (r"2^{n+1} - 1, n \in \mathbb{Z}",),
+    ("another family", r"3k+1, k \in \mathbb{Z}", ""): (r"3k+2, k \in \mathbb{Z}", r"6k+1, k \in \mathbb{Z}", r"k, k \in \mathbb{Z}", r"3k+1, k \ge 500"),
+    ("agrees in small cases only", "2^n", ""): ("n^2 - n + 2", r"\frac{n^3 - 3n^2 + 8n}{3}", "2^n + (n-1)(n-2)(n-3)(n-4)"),
+    ("agrees in small cases only", "n!", ""): (r"\frac{3n^2 - 7n + 6}{2}", r"\frac{3n^2 - 7n + 6}{2} + 0\sin n"),
+    ("left unsolved", "x = 7", "Solve 4x + 6 = 34."): ("4x + 6 = 34", "8x + 12 = 68", "2x + 3 = 17", "4x = 28", "x^2 = 7x"),
+    ("left unsolved", "x < 4", "Solve 3x + 1 < 13."): ("3x + 1 < 13", "13 > 3x + 1", "3x < 12"),
+    ("left to the grader", "42", "What is the greatest common divisor of 84 and 126?"): (r"\gcd(84, 126)", r"\gcd(126, 84)"),
+    ("left to the grader", "42", "What remains of 1000 divided by 479?"): (r"1000 \bmod 479", r"1000 - 479 \lfloor 1000/479 \rfloor"),
+    ("left to the grader", "42", "What is the whole part of the square root of 1800?"): (r"\lfloor \sqrt{1800} \rfloor",),
+    ("left to the grader", "42", "Add the first six even numbers."): (r"\sum_{i=1}^{6} 2i",),
+    ("left to the grader", "720", "How large is the product of 1 to 6?"): (r"\prod_{i=1}^{6} i",),
+    ("left to the grader", "1001", "What is 7 * 11 * 13?"): (r"11 \cdot 7 \cdot 13", r"13 \times 77", "77*13"),
+    ("another modulus", r"3 \pmod{7}", ""): (r"3 \pmod{8}", r"4 \pmod{7}", r"x \equiv 3 \pmod{11}"),
+    ("labels exchanged", "maximum 9, minimum 2", ""): ("maximum 2, minimum 9",),
+    ("labels exchanged", "(a) 4 (b) 9", ""): ("(a) 9 (b) 4", "36ab", "36"),
+    ("letters exchanged", "BAC", ""): ("ABC", "CAB"),
+    ("about as large", "3.5", ""): (r"2\sqrt{3}", "3.46"),
+    ("about as large", "2.5", ""): (r"\frac{51}{20}", "2.55"),
+    ("taken for a time of day", "3:10", ""): ("15:10",),
+    ("equation that is not true", "42", ""): (r"\pi = 42", r"\sqrt{2} = \pi = 42", r"42 = \pi"),
+    ("words that make another number", "42", ""): (
+        "the square of 42", "42 tenths", "42 millions", "twice the answer = 42", "half of 42", "certainly not 42", "42 dozen", "the number before 42",
+    ),
+}  # fmt: skip
+
 _NUMBERS = ", ".join(map(str, range(100)))
 _ZEROS = "0" * 10_000
 
@@ -185,6 +219,11 @@ _RESPONSES: tuple[tuple[str, str, Expected], ...] = (
     ("negation without tags", "The answer is not 42.", "reject"),
     ("list without tags", f"The answer is {_NUMBERS}", "reject"),
     ("nothing without tags", "", "reject"),
+    ("sign before the formula without tags", "The answer is -$42$", "reject"),
+    ("part of a fraction without tags", "So the answer is 1/$42$", "reject"),
+    ("multiplied by a word without tags", "The answer is $42$ thousand.", "reject"),
+    ("another equation without tags", "Thus $2x = 42$", "reject"),
+    ("refusal without tags", "I cannot find it. It is certainly not 42, though.", "reject"),
     ("tags without content", "[T][/T][A][/A]", "no_more"),
     ("tags with white space", "[T] \n [/T] [A] \n [/A]", "no_more"),
     ("tags with dots", "[T]...[/T][A]...[/A]", "no_more"),
@@ -226,6 +265,11 @@ _HOSTILE: tuple[tuple[str, str | None, str, Expected], ...] = (
     ("exponent of nine digits", "42", "1e999999999", "reject"),
     ("long sum", "42", r"\sum_{i=1}^{10^9} i", "reject"),
     ("huge binomial", "42", r"\binom{10000000}{5000000}", "reject"),
+    ("24 nested mixed numbers", "42", r"1\frac{1}{" * 24 + "41" + "}" * 24, "reject"),
+    ("300 factorial signs", "42", "42" + "!" * 300, "reject"),
+    ("product of large factorials", "42", "*".join(f"{n}!" for n in range(2_900, 3_000)), "reject"),
+    ("100 nested functions", "42", r"\sin(" * 100 + "1" + ")" * 100, "reject"),
+    ("power of powers modulo a power", "42", r"7^{10^{1000}} \bmod 10^{1000}", "reject"),
     ("format string", "42", "%n%s{0}{0.__class__}", "reject"),
     ("a command", "42", "`touch pwned` $(touch pwned) __import__('os').system('touch pwned')", "reject"),
     ("no gold", None, "42", "reject"),
@@ -256,6 +300,11 @@ PROBES: tuple[Probe, ...] = (
     *(Probe("equivalence", f"{shorten(a)} = {shorten(g)}", g, a, "accept") for g, row in _EQUIVALENT.items() for a in row),
     *(Probe("distinction", f"{shorten(a)} is not {shorten(g)}", g, a, "reject") for g, row in _DIFFERENT.items() for a in row),
     *(Probe("exploit", f"{kind}: {shorten(a)}", "42", a, "reject") for kind, row in _WORTHLESS.items() for a in row),
+    *(
+        Probe("exploit", f"{kind}: {shorten(a)} for {shorten(g)}", g, a, "reject", question=question or QUESTION)
+        for (kind, g, question), row in _UNKNOWING.items()
+        for a in row
+    ),
     *(Probe("exploit", name, "42", text, expected, whole=True) for name, text, expected in _RESPONSES),
     *(Probe("robustness", name, gold, text, expected) for name, gold, text, expected in _HOSTILE),
 )  # fmt: skip

@@ -84,8 +84,6 @@ _TOKENS = 8
 _LENGTHS = (8, 32, 128, 512, 2048, 8192, 32768)
 _TOLERANCE = 1e-9
 
-QUESTION = "What is 6 * 7?"
-
 Scorer = Callable[[Sequence[Sample]], Sequence[Score]]
 
 
@@ -163,7 +161,9 @@ def score_each(function: RewardFunction, samples: Sequence[Sample]) -> list[Scor
 
 
 def _calibrate(function: RewardFunction, scorer: Scorer, tags: Tags) -> _Scale:
-    right, wrong = scorer([_sample(Probe("", "", "42", answer, "any"), tags) for answer in ("42", "41")])
+    plain = [_sample(Probe("", "", "42", answer, "any"), tags) for answer in ("42", "41")]
+    scorer(plain)  # the first call may import for seconds
+    right, wrong = scorer(plain)
     if (failure := _failure(right)) and _failure(wrong):
         raise UserError(f"reward function {function.name!r} can't score a plain answer; it {failure[0]}: {failure[1]}")
     return _Scale(right.value, wrong.value)
@@ -173,8 +173,8 @@ def _sample(probe: Probe, tags: Tags) -> Sample:
     return Sample(
         response=_in_tags(probe.text, tags) if probe.whole else _well_formed(probe.text, tags),
         gold=probe.gold,
-        prompt=QUESTION,
-        question=QUESTION,
+        prompt=probe.question,
+        question=probe.question,
         tags=tags,
         response_ids=tuple(range(_TOKENS)),
     )

@@ -2,6 +2,7 @@
 
 from rewards.functions.correctness import correctness, gsm8k_reward_fn, math_competition_reward_fn, math_reward_fn
 from rewards.functions.format import format_reward_fn, tag_count_fn, tag_order_fn
+from rewards.functions.judged import judged_reward_fn
 from rewards.functions.length import cosine_length_fn, length_penalty, soft_overlong_fn
 from rewards.functions.repetition import repetition_penalty_fn
 
@@ -10,6 +11,7 @@ __all__ = [
     "cosine_length_fn",
     "format_reward_fn",
     "gsm8k_reward_fn",
+    "judged_reward_fn",
     "length_penalty",
     "math_competition_reward_fn",
     "math_reward_fn",

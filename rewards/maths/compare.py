@@ -5,12 +5,14 @@ different: nothing is paid for a doubt.
 """
 
 from rewards.maths.evaluate import exact
-from rewards.maths.limits import renew_budget
+from rewards.maths.families import is_family, same_family
+from rewards.maths.limits import spend
 from rewards.maths.relations import (
     all_named,
     as_tuples,
-    named,
+    hardly_restricts,
     named_part,
+    only_counts,
     same_inequality,
     same_relations,
     split_conditions,
@@ -34,12 +36,11 @@ from rewards.maths.syntax import (
     is_op,
     symbols,
 )
-from rewards.maths.values import renamed_parameter, same_expressions, same_family
+from rewards.maths.values import renamed_parameter, same_expressions
 from rewards.maths.vectors import components, is_array
 from rewards.maths.vocabulary import number_word
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
-MAX_UNORDERED = 60
 _IDLE_WORDS = frozenset("the a an it is on in at".split())
 _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinitely many solutions"})
 
@@ -47,9 +48,11 @@ _INFINITE_WORDS = frozenset({"infinity", "infinitely many", "infinite", "infinit
 def same_answer(answer: Node, gold: Node) -> bool:
     """True where an answer means the same as the gold. Not symmetric: a gold in decimals allows for rounding.
 
-    Raises nothing: two answers that can't be compared are not the same.
+    Two answers that can't be compared are not the same.
+
+    Raises:
+        OutOfWorkError: the caller's budget is used up.
     """
-    renew_budget()
     simple_answer, simple_gold = simplify(answer), simplify(gold)
     if simple_answer is None or simple_gold is None:
         return False
@@ -57,25 +60,34 @@ def same_answer(answer: Node, gold: Node) -> bool:
 
 
 def _same_under_conditions(a: Node, g: Node) -> bool:
-    """The answer may say where its parameters come from when the gold is silent, but nothing else than the gold."""
+    """The answer may say where its parameters come from when the gold is silent, but nothing else than the gold.
+
+    A gold that stands for a set of numbers, one for each integer, is compared as one.
+    """
     a, domains_a, bounds_a = split_conditions(a)
     g, domains_g, bounds_g = split_conditions(g)
     if domains_a and domains_g and domains_a != domains_g:
         return False
-    if bounds_g and not (len(bounds_a) == len(bounds_g) and _same_in_any_order(bounds_a, bounds_g)):
+    if is_family(g, "Z" in domains_g, "Z" in domains_a):
+        if bounds_a or bounds_g:
+            return _same_bounds(bounds_a, bounds_g) and _same(a, g)
+        if (decided := same_family(a, g)) is not None:
+            return decided
+    stated = tuple(b for b in bounds_g if not only_counts(b))
+    said = tuple(b for b in bounds_a if not only_counts(b))
+    if stated and not _same_bounds(said, stated):
         return False
-    if _same(a, g):
-        return True
-    values = [_value_of(node) for node in (a, g)]
-    return "Z" in domains_a | domains_g and same_family(*values)
+    if not stated and not all(map(hardly_restricts, said)):
+        return False
+    return _same(a, g)
 
 
-def _value_of(node: Node) -> Node:
-    pair = named(node)
-    return pair[1] if pair else node
+def _same_bounds(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
+    return len(a) == len(g) and _same_in_any_order(a, g)
 
 
 def _same(a: Node, g: Node) -> bool:
+    spend(10)
     if a == g:
         return True
     if isinstance(a, Quantity) or isinstance(g, Quantity):
@@ -204,7 +216,7 @@ def _same_groups(a: Node, g: Node) -> bool:
     a, g = (n.items[0] if _is_single(n) and not isinstance(n.items[0], Group) else n for n in (a, g))  # type: ignore[union-attr]
     if not (isinstance(a, Group) and isinstance(g, Group)):
         return _same(a, g) if not isinstance(a, Group) and not isinstance(g, Group) else _same_vector(a, g)
-    if len(a.items) != len(g.items) or len(a.items) > MAX_UNORDERED:
+    if len(a.items) != len(g.items):
         return False
     unordered = a.brackets in ("", "{}"), g.brackets in ("", "{}")
     if unordered[0] != unordered[1]:

@@ -1,24 +1,86 @@
-"""A place in a list of tokens, with bounds; what all levels of the parser share."""
+"""A place in a list of tokens, with bounds; what all levels of the parser share.
+
+Reading takes time in proportion to the tokens, whatever they are: what a look ahead asks about a bracket is found out once, for all
+brackets, before reading begins; and no rule of the grammar reads a part twice (`Cursor.kept` has the one that is read too early).
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from rewards.maths.lexer import Token
-from rewards.maths.limits import UnreadableError
+from rewards.maths.limits import MAX_DEPTH, UnreadableError, spend
 from rewards.maths.syntax import Node
 
-MAX_DEPTH = 50
+STEPS_OF_A_TOKEN = 15
 END = Token("end", "")
+
+P = ParamSpec("P")
+C = TypeVar("C", bound="Cursor")
+T = TypeVar("T")
+
+
+def nested(rule: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """For a rule of the grammar that may come back to itself: so often, and no more. One on each way round is enough.
+
+    Raises:
+        UnreadableError: from the rule, beyond `MAX_DEPTH`.
+    """
+
+    @wraps(rule)
+    def bounded(self: C, *args: P.args, **options: P.kwargs) -> T:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise UnreadableError("nested too deeply")
+        node = rule(self, *args, **options)
+        self.depth -= 1
+        return node
+
+    return bounded
+
+
+class Bracket(NamedTuple):
+    """What there is directly between an opening bracket and its end, not within brackets of its own.
+
+    `end` is the place of the closing bracket, or the number of tokens where there is none.
+    """
+
+    end: int
+    has_relation: bool
+    bars: int  # | and :
+
+
+def brackets(found: list[Token]) -> dict[int, Bracket]:
+    """By the places of the opening brackets."""
+    known: dict[int, Bracket] = {}
+    open_ones: list[list[int]] = []  # place, relations, bars
+    for place, token in enumerate(found):
+        if token.kind == "open":
+            open_ones.append([place, 0, 0])
+        elif not open_ones:
+            continue
+        elif token.kind == "close":
+            start, relations, bars = open_ones.pop()
+            known[start] = Bracket(place, relations > 0, bars)
+        elif token.kind == "rel":
+            open_ones[-1][1] += 1
+        elif token.kind == "op" and token.text in ("|", ":"):
+            open_ones[-1][2] += 1
+    return known | {start: Bracket(len(found), relations > 0, bars) for start, relations, bars in open_ones}
 
 
 class Cursor(ABC):
-    """Moves over tokens. `depth` bounds nesting, `brackets` says that commas separate, `bars` that | closes."""
+    """Moves over tokens. `depth` bounds nesting, `bars` says that | closes, `kept` is a value read before its turn."""
 
     def __init__(self, found: list[Token]) -> None:
+        spend(STEPS_OF_A_TOKEN * len(found))
         self.tokens = found
         self.place = 0
         self.depth = 0
-        self.brackets = 0
         self.bars = 0
+        self.bracket_at = brackets(found)
+        self.kept: tuple[int, Node, int] | None = None  # where it begins, what it is, where it ends
 
     def peek(self, ahead: int = 0) -> Token:
         place = self.place + ahead
@@ -48,10 +110,14 @@ class Cursor(ABC):
             raise UnreadableError(f"{texts or kind} expected, not {self.peek().text!r}")
         return self.next()
 
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise UnreadableError("nested too deeply")
+    def skip_argument(self) -> None:
+        """Past a token, or past a bracket with all that is in it."""
+        place = self.place
+        token = self.next()
+        if token.kind == "open":
+            self.place = self.bracket_at[place].end + 1
+        if token is END or token.kind == "close" or self.place > len(self.tokens):
+            raise UnreadableError("an argument without end")
 
     # What looser levels of the grammar provide to tighter ones.
 

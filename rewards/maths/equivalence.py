@@ -6,7 +6,7 @@
 4. structure, expression: both are read into syntax trees and compared.
 5. fallback: math-verify, in a killable process, for a gold that we can't read.
 
-Each stage decides or passes on. What no stage accepts is not the same.
+Each stage decides or passes on. What no stage accepts is not the same, nor what takes more than the budget of work (`limits`).
 """
 
 import re
@@ -14,10 +14,11 @@ from functools import lru_cache
 
 from rewards.maths import fallback
 from rewards.maths.compare import same_answer
-from rewards.maths.limits import UnreadableError
+from rewards.maths.limits import Budget, OutOfWorkError, UnreadableError, spend
 from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
 from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
+from rewards.maths.stack import anywhere
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
 from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
 
@@ -26,12 +27,21 @@ _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
 
 
+@anywhere
 def equivalent(answer: str, gold: str) -> tuple[bool, str]:
     """Compare two answers; returns the verdict and the stage that decided.
 
-    The stage is text, number, time, choice, expression, structure, fallback, undecided (no verdict in time), empty, or
-    none (one of the two can't be read).
+    The stage is text, number, time, choice, expression, structure, fallback, undecided (no verdict in time), empty, none
+    (one of the two can't be read), or budget (comparing them is more work than a verdict may take).
     """
+    try:
+        with Budget():
+            return _compared(answer, gold)
+    except OutOfWorkError:
+        return False, "budget"
+
+
+def _compared(answer: str, gold: str) -> tuple[bool, str]:
     answer, gold = normalise(answer), normalise(gold)
     if not answer or not gold:
         return False, "empty"
@@ -51,10 +61,11 @@ def equivalent(answer: str, gold: str) -> tuple[bool, str]:
     return _as_trees(answer, gold)
 
 
+@anywhere
 def readable(text: str) -> bool:
     """True where a text can be read as mathematics or as plain words."""
     text = normalise(text)
-    return parse_number(text) is not None or tree(text) is not None
+    return parse_number(text) is not None or _read(text)[0] is not None
 
 
 def prepare(gold: str) -> None:
@@ -93,12 +104,12 @@ def _same_choice(answer: str, gold: str) -> bool | None:
     if chosen and right:
         if chosen[0] != right[0] or not (chosen[1] and right[1]):
             return chosen[0] == right[0]
-        return equivalent(chosen[1], right[1])[0]
+        return _compared(chosen[1], right[1])[0]
     if _LETTERS.fullmatch(gold) and _LETTERS.fullmatch(answer):
         return sorted(re.findall("[A-H]", answer)) == sorted(re.findall("[A-H]", gold))
     for one, other in ((chosen, gold), (right, answer)):
         if one and one[1] and not one[1].startswith(("(", "\\", "+", "-", "=")):
-            same = equivalent(one[1], other) if one is chosen else equivalent(other, one[1])
+            same = _compared(one[1], other) if one is chosen else _compared(other, one[1])
             return True if same[0] else None
     return None
 
@@ -120,13 +131,28 @@ def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
     return False, stage
 
 
-@lru_cache(maxsize=4096)
 def tree(tidied: str) -> Node | None:
-    """The syntax tree of a text, None if it has none."""
+    """The syntax tree of a text, None if it has none.
+
+    Raises:
+        OutOfWorkError: the caller's budget is used up.
+    """
+    node, steps = _read(tidied)
+    spend(steps)  # whether or not it had been read before: no verdict depends on what is remembered
+    return node
+
+
+@lru_cache(maxsize=4096)
+def _read(tidied: str) -> tuple[Node | None, float]:
+    """The tree, and the steps that reading took."""
     if _ISO_DATE.fullmatch(tidied):
-        return None  # 2020-01-05 is not 2014
+        return None, 0  # 2020-01-05 is not 2014
     currency = CURRENCY.match(tidied)
     try:
-        return Quantity(parse(tidied), CURRENCIES[currency[1] or currency[2]]) if currency else parse(tidied)
-    except (UnreadableError, RecursionError):  # the caller may have used up most of the stack
-        return None
+        with Budget() as budget:
+            node: Node = parse(tidied)
+    except UnreadableError:
+        return None, budget.spent
+    except OutOfWorkError:
+        return None, float("inf")
+    return Quantity(node, CURRENCIES[currency[1] or currency[2]]) if currency else node, budget.spent

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from rewards.maths.limits import UndecidedError, spend
+from rewards.maths.limits import MAX_BITS, UndecidedError, size, spend, spend_on_bits
 from rewards.maths.syntax import Node, Number, Op, Symbol
 
 PRIME = (1 << 61) - 1
-MAX_BITS = 40_000
-"""No exact number grows beyond this."""
-MAX_FACTORIAL = 3000
 
 
 def exact(node: Node) -> Fraction | None:
@@ -30,12 +27,11 @@ def exact(node: Node) -> Fraction | None:
         part = exact(argument)
         if part is None:
             return None
+        spend_on_bits(size(part))
         parts.append(part)
     rule = _EXACT.get(node.name)
     value = rule(*parts) if rule is not None and arity_fits(node.name, len(parts)) else None
-    if value is None or max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
-        return None
-    return value
+    return value if value is not None and size(value) <= MAX_BITS else None
 
 
 def arity_fits(name: str, count: int) -> bool:
@@ -47,17 +43,50 @@ def arity_fits(name: str, count: int) -> bool:
 _ARITY = {"div": 2, "pow": 2, "binom": 2, "mod": 2, "ratio": 2}
 
 
+# Rules for rational values. Those whose value may be longer than what they are given ask `_grows_to` before they compute it.
+
+
+def _grows_to(bits: int) -> bool:
+    """True for a length that may be computed; its price is paid then. Reducing may still halve it."""
+    if bits > 2 * MAX_BITS:
+        return False
+    spend_on_bits(bits)
+    return True
+
+
+def _sum(*parts: Fraction) -> Fraction | None:
+    total = Fraction(0)
+    for part in parts:
+        if total.denominator == part.denominator:
+            bits = max(size(total), size(part)) + 1
+        else:
+            bits = size(total) + size(part) + 1
+        if not _grows_to(bits):
+            return None
+        total += part
+    return total
+
+
+def _product(*parts: Fraction) -> Fraction | None:
+    total = Fraction(1)
+    for part in parts:
+        if not _grows_to(size(total) + size(part)):
+            return None
+        total *= part
+    return total
+
+
+def _quotient(top: Fraction, bottom: Fraction) -> Fraction | None:
+    return _product(top, 1 / bottom) if bottom else None
+
+
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
-    if exponent.denominator != 1:
-        return (
-            _exact_root(base**exponent.numerator, exponent.denominator)
-            if abs(exponent.numerator) < 8 and (base > 0)
-            else None
-        )
-    size = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if size * abs(exponent.numerator) > MAX_BITS or (base == 0 and exponent <= 0):
+    power, degree = exponent.numerator, exponent.denominator
+    if not _grows_to(size(base) * abs(power)) or (base == 0 and exponent <= 0):
         return None
-    return base**exponent.numerator
+    if degree == 1:
+        return base**power
+    return _exact_root(base**power, degree) if abs(power) < 8 and base > 0 else None
 
 
 def _exact_root(value: Fraction, degree: int) -> Fraction | None:
@@ -69,11 +98,13 @@ def _exact_root(value: Fraction, degree: int) -> Fraction | None:
 
 
 def _integer_root(value: int, degree: int) -> int | None:
+    spend_on_bits(value.bit_length())
     if degree == 2:
         root = math.isqrt(value)
     else:
         root = 1 << (-(-value.bit_length() // degree))  # Newton's method from above
         while True:
+            spend_on_bits(value.bit_length())
             smaller = ((degree - 1) * root + value // root ** (degree - 1)) // degree if root else 0
             if smaller >= root:
                 break
@@ -81,28 +112,47 @@ def _integer_root(value: int, degree: int) -> int | None:
     return root if root**degree == value else None
 
 
-def _whole(function: Callable[..., int], limit: int) -> Callable[..., Fraction | None]:
+def _whole(function: Callable[..., int | None]) -> Callable[..., Fraction | None]:
+    """A rule for whole numbers only."""
+
     def rule(*values: Fraction) -> Fraction | None:
-        if any(v.denominator != 1 or abs(v) > limit for v in values):
-            return None
-        try:
-            return Fraction(function(*(v.numerator for v in values)))
-        except ValueError:
-            return None
+        value = function(*(v.numerator for v in values)) if all(v.denominator == 1 for v in values) else None
+        return None if value is None else Fraction(value)
 
     return rule
 
 
+def _factorial(n: int) -> int | None:
+    # n! is less than n^n, and more than (n/e)^n: a length of n (log2 n - 1.44) bits, and a little
+    if not 0 <= n <= MAX_BITS or not _grows_to(int(n * max(0.0, math.log2(n or 1) - 1.44)) + n.bit_length()):
+        return None
+    return math.factorial(n)
+
+
+def _binomial(n: int, k: int) -> int | None:
+    if n < 0 or k < 0:
+        return None
+    least = min(k, n - k)
+    # (n choose k) is less than (e n / k)^k
+    if least > 0 and (least > MAX_BITS or not _grows_to(least * (n.bit_length() - least.bit_length() + 3))):
+        return None
+    return math.comb(n, k)
+
+
+def _least_multiple(*values: int) -> int | None:
+    return math.lcm(*values) if _grows_to(sum(v.bit_length() for v in values)) else None
+
+
 def _modulo(value: Fraction, modulus: Fraction) -> Fraction | None:
-    return value % modulus if modulus > 0 else None
+    return value % modulus if modulus > 0 and _grows_to(size(value) + size(modulus)) else None
 
 
 _EXACT: dict[str, Callable[..., Fraction | None]] = {
-    "add": lambda *p: sum(p, Fraction(0)),
-    "mul": lambda *p: math.prod(p, start=Fraction(1)),
+    "add": _sum,
+    "mul": _product,
     "neg": lambda p: -p,
-    "div": lambda p, q: p / q if q else None,
-    "ratio": lambda p, q: p / q if q else None,
+    "div": _quotient,
+    "ratio": _quotient,
     "percent": lambda p: p / 100,
     "pow": _exact_power,
     "sqrt": lambda p: _exact_root(p, 2),
@@ -110,10 +160,10 @@ _EXACT: dict[str, Callable[..., Fraction | None]] = {
     "floor": lambda p: Fraction(math.floor(p)),
     "ceil": lambda p: Fraction(math.ceil(p)),
     "sign": lambda p: Fraction((p > 0) - (p < 0)),
-    "fact": _whole(math.factorial, MAX_FACTORIAL),
-    "binom": _whole(math.comb, MAX_FACTORIAL),
-    "gcd": _whole(math.gcd, 10**30),
-    "lcm": _whole(math.lcm, 10**30),
+    "fact": _whole(_factorial),
+    "binom": _whole(_binomial),
+    "gcd": _whole(math.gcd),
+    "lcm": _whole(_least_multiple),
     "min": lambda *p: min(p),
     "max": lambda *p: max(p),
     "mod": _modulo,
@@ -130,6 +180,8 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
         UndecidedError: the expression is not rational, or divides by zero.
     """
     if isinstance(node, Number):
+        if node.value.denominator == 1:
+            return node.value.numerator % PRIME
         return node.value.numerator * _inverse(node.value.denominator) % PRIME
     if isinstance(node, Symbol) and node.name in point:
         return point[node.name]
@@ -140,6 +192,7 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
     rule = _RESIDUE.get(node.name)
     if rule is None or not arity_fits(node.name, len(node.args)):
         raise UndecidedError(node.name)
+    spend(3 * len(node.args))
     return rule(*(residue(argument, point) for argument in node.args)) % PRIME
 
 
@@ -147,6 +200,7 @@ def _residue_power(node: Op, point: Mapping[str, int]) -> int:
     exponent = exact(node.args[1])
     if exponent is None or exponent.denominator != 1 or abs(exponent) > 10_000:
         raise UndecidedError("no integer exponent")
+    spend(10)
     base = residue(node.args[0], point)
     if base == 0 and exponent == 0:
         raise UndecidedError("0^0")
@@ -156,14 +210,22 @@ def _residue_power(node: Op, point: Mapping[str, int]) -> int:
 
 
 def _inverse(value: int) -> int:
+    spend(5)
     if value % PRIME == 0:
         raise UndecidedError("division by zero")
     return pow(value, -1, PRIME)
 
 
+def _residue_product(*parts: int) -> int:
+    product = 1
+    for part in parts:
+        product = product * part % PRIME
+    return product
+
+
 _RESIDUE: dict[str, Callable[..., int]] = {
     "add": lambda *p: sum(p),
-    "mul": lambda *p: math.prod(p),
+    "mul": _residue_product,
     "neg": lambda p: -p,
     "div": lambda p, q: p * _inverse(q),
     "ratio": lambda p, q: p * _inverse(q),
@@ -179,8 +241,8 @@ MAX_MAGNITUDE = 200_000
 MAX_GAMMA = 20_000
 MAX_GAMMA_BITS = 800
 """The factorial of a fraction takes too long to more digits than this."""
-BITS_OF_A_UNIT = 160
-"""The precision at which evaluating a function costs 1 unit of the budget (`limits.MAX_WORK`)."""
+STEPS_OF_A_FUNCTION, BITS_OF_A_FUNCTION = 20, 160
+"""What evaluating a function to that many bits costs of the budget."""
 GUARD = 30
 """Bits at the end of a number that are not relied on."""
 
@@ -213,7 +275,7 @@ class Evaluator:
         self.point = point
         self.span = Span()
         self.left_reals = False
-        self.cost = (bits / BITS_OF_A_UNIT) ** 1.4
+        self.steps = STEPS_OF_A_FUNCTION * (bits / BITS_OF_A_FUNCTION) ** 1.4
 
     def value(self, node: Node) -> Value:
         """The value as an mpmath number."""
@@ -241,12 +303,11 @@ class Evaluator:
         return self._seen(value)
 
     def _spend(self, name: str, arguments: list[Value]) -> None:
-        """Take the price of an operation off this thread's budget."""
+        """Pay for an operation."""
         if name in _CHEAP:
-            price = max(0.2, self.cost / 100)
+            spend(2 * len(arguments) + self.steps / 50)
         else:
-            price = self.cost * (5 if name in ("fact", "binom") else 1) * (3 if any(map(self.mp.im, arguments)) else 1)
-        spend(price)
+            spend(self.steps * (5 if name in ("fact", "binom") else 1) * (3 if any(map(self.mp.im, arguments)) else 1))
 
     def _rational(self, value: Fraction | complex) -> Value:
         if isinstance(value, complex):

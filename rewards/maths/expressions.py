@@ -2,9 +2,9 @@
 
 from fractions import Fraction
 
-from rewards.maths.cursor import END
+from rewards.maths.cursor import nested
 from rewards.maths.lexer import Token
-from rewards.maths.limits import UnreadableError
+from rewards.maths.limits import MAX_BITS, UnreadableError, size, spend_on_bits
 from rewards.maths.numerals import FRACTIONS, Numerals, read_number
 from rewards.maths.syntax import Group, Node, Number, Op, SetBuilder, SetOp, Symbol, is_op
 from rewards.maths.vocabulary import CONSTANTS, DECORATIONS, FUNCTIONS, GREEK, NUMBER_SETS
@@ -68,17 +68,7 @@ class Expressions(Numerals):
 
     def condition_ahead(self) -> bool:
         """A relation in parentheses behind a value: (k in Z), (x > 0), (mod 7)."""
-        if not self.at("open", "("):
-            return False
-        depth = 0
-        for place in range(self.place, len(self.tokens)):
-            token = self.tokens[place]
-            depth += (token.kind == "open") - (token.kind == "close")
-            if depth == 0:
-                return False
-            if depth == 1 and token.kind == "rel":
-                return True
-        return False
+        return self.at("open", "(") and self.bracket_at[self.place].has_relation
 
     def bare_union(self) -> bool:
         """The letter U between two brackets."""
@@ -97,18 +87,19 @@ class Expressions(Numerals):
             return self.signed_operand()
         return self.power()
 
+    @nested
     def signed_operand(self) -> Node:
-        self.deeper()
-        node = self.signed() if self.at("op", "-", "+") else self.power()
-        self.depth -= 1
-        return node
+        return self.signed() if self.at("op", "-", "+") else self.power()
 
     def power(self) -> Node:
         base = self.postfix(self.primary())
         while self.at("op", "^"):
             self.next()
-            if self.at("op", "degree") or self._braced_degree():
+            if self.at("op", "degree"):
                 base = self.degrees(base)
+            elif self.at("open", "{") and self.peek(1).text == "degree" and self.peek(2).text == "}":
+                self.next()
+                base = self.degrees(base, braced=True)
             elif self._ordinal():
                 self.skip_argument()
             elif (sign := self._lone_sign()) and isinstance(base, Symbol):
@@ -120,16 +111,14 @@ class Expressions(Numerals):
             base = self.postfix(base)
         return base
 
+    @nested
     def exponent(self) -> Node:
         """2^3^2 is 2^(3^2)."""
         node = self.argument()
         if not self.at("op", "^") or self.peek(1).text == "degree":
             return node
         self.next()
-        self.deeper()
-        node = Op("pow", (node, self.exponent()))
-        self.depth -= 1
-        return node
+        return Op("pow", (node, self.exponent()))
 
     def _ordinal(self) -> bool:
         """5^{th}"""
@@ -145,13 +134,6 @@ class Expressions(Numerals):
             return ""
         self.place += 1 + 2 * braces
         return sign.text
-
-    def _braced_degree(self) -> bool:
-        if self.at("open", "{") and self.peek(1).text == "degree" and self.peek(2).text == "}":
-            self.place += 1
-            self.tokens[self.place + 1] = Token("op", "")  # the brace that closes; read as nothing
-            return True
-        return False
 
     def postfix(self, node: Node) -> Node:
         while True:
@@ -176,13 +158,17 @@ class Expressions(Numerals):
             return self.braced()
         token = self.peek()
         if token.kind == "op" and token.text in "+-":
-            self.next()
-            value = self.argument()
-            return _negated(value) if token.text == "-" else value
+            return self.signed_argument()
         if token.kind == "number" and self._after_command() and len(token.text) > 1 and token.text.isdecimal():
             self.tokens[self.place] = Token("number", token.text[1:])
             return read_number(token.text[0])
         return self.primary()
+
+    @nested
+    def signed_argument(self) -> Node:
+        minus = self.next().text == "-"
+        value = self.argument()
+        return _negated(value) if minus else value
 
     def _after_command(self) -> bool:
         """LaTeX takes one digit: \\frac12 is a half. After "^" we take the whole number, as people mean it."""
@@ -190,6 +176,9 @@ class Expressions(Numerals):
         return not (before.kind == "op" and before.text in "^_+-")
 
     def primary(self) -> Node:
+        if self.kept is not None and self.kept[0] == self.place:
+            _, node, self.place = self.kept
+            return node
         token = self.peek()
         if token.kind == "number":
             return self.number()
@@ -197,14 +186,12 @@ class Expressions(Numerals):
             self.next()
             return Symbol(self.subscripted(token.text))
         if token.kind == "command":
-            self.deeper()
-            node = self.command(self.next().text)
-            self.depth -= 1
-            return node
+            return self.command(self.next().text)
         if token.kind == "open":
             if self.peek(1).kind == "number" and self.peek(2).text == ")" and self.peek(3).text == "_":
-                self.tokens[self.place : self.place + 3] = [self.peek(1)]  # (11)_2
-                return self.number()
+                digits = self.peek(1).text  # (11)_2
+                self.place += 3
+                return self.based(digits)
             return self.group()
         if token.kind == "begin":
             return self.environment()
@@ -225,18 +212,9 @@ class Expressions(Numerals):
             name += "'"
         return name
 
-    def skip_argument(self) -> None:
-        depth = 0
-        while True:
-            token = self.next()
-            if token is END:
-                raise UnreadableError("a subscript without end")
-            depth += (token.kind == "open") - (token.kind == "close")
-            if depth == 0:
-                return
-
     # Commands and functions.
 
+    @nested
     def command(self, name: str) -> Node:
         if name in FRACTIONS:
             top = self.argument()
@@ -302,10 +280,10 @@ class Expressions(Numerals):
         node = Op(name, tuple(arguments))
         return node if exponent is None else Op("pow", (node, exponent))
 
+    @nested
     def function_argument(self) -> Node:
         r"""The argument of a function without brackets: a product up to the next sign, bracket or function."""
-        self.deeper()
-        node = self.power() if not self.at("op", "-") else self.signed()
+        factors = [self.power() if not self.at("op", "-") else self.signed()]
         while self.peek().kind in ("symbol", "number") or (
             self.peek().kind == "command"
             and self.peek().text not in FUNCTIONS
@@ -313,21 +291,20 @@ class Expressions(Numerals):
         ):
             if self.at("number") and self.before().kind == "number":
                 break
-            node = Op("mul", (node, self.power()))
+            factors.append(self.power())
+        node = _joined("mul", factors)
         if self.at("op", "/") and self.peek(1).kind in ("number", "symbol") and not self.before().spaced:
             self.next()
             node = divided(node, self.power())
-        self.depth -= 1
         return node
 
+    @nested
     def absolute(self) -> Node:
-        self.deeper()
         self.expect("op", "|")
         self.bars += 1
         inside = self.set_operation()
         self.bars -= 1
         self.expect("op", "|")
-        self.depth -= 1
         return Op("abs", (inside,))
 
 
@@ -357,12 +334,10 @@ def _barred(node: Node) -> Node:
 
 
 def divided(top: Node, bottom: Node) -> Node:
-    if (
-        isinstance(top, Number)
-        and isinstance(bottom, Number)
-        and bottom.value
-        and top.places is None
-        and bottom.places is None
-    ):
-        return Number(top.value / bottom.value)
+    """A quotient; of plain numbers the number, unless it becomes very long."""
+    if isinstance(top, Number) and isinstance(bottom, Number) and top.places is None and bottom.places is None:
+        bits = size(top.value) + size(bottom.value)
+        if bottom.value and bits <= MAX_BITS:
+            spend_on_bits(bits)
+            return Number(top.value / bottom.value)
     return Op("div", (top, bottom))

@@ -1,11 +1,9 @@
-"""math-verify as a fallback for golds that our parser can't read (integrals, sums, ...), in a process that can be killed.
+"""math-verify as a fallback for golds that our parser can't read (integrals, sums, ...), in a process of its own.
 
-The process is killed when it takes too long or goes wrong, and another is started at once.
-
-The process starts with `warm` (when a gold is seen that we can't read), or with the first question, which then may get no
-verdict: starting takes a second or two, and no call waits for it longer than `PATIENCE_S`. The deadline of a question is one
-of computing time (see `fallback_process`), so that a busy machine changes no verdict. A gold that hung the process is not asked
-about again.
+The process (`fallback_process`) starts with `warm`, when a gold is seen that we can't read, or with the first question. How long
+it may compute on a question is counted in its computing time, by the kernel, so that a busy machine changes no verdict; the clock
+only ends the wait for a process that was stopped from outside. A gold is asked about first, by itself: what can't be read in
+time is not read at all, and no answer can do that to a gold. An answer that can't be decided in time is not the gold.
 """
 
 import atexit
@@ -14,19 +12,16 @@ import os
 import queue
 import re
 import subprocess
-import sys
 import threading
 import warnings
-from collections import Counter, OrderedDict
-from pathlib import Path
-from typing import Any
+from collections import OrderedDict
 
-PATIENCE_S = 0.8
+from rewards.own_python import own_python
+
+PATIENCE_S = 60.0
+"""By the clock: many times what starting takes, or a question's computing time on a busy machine."""
 MAX_CHARACTERS = 300
-MAX_HUNG = 2
-"""A gold that hung the process so often, and hangs it by itself, is not asked about again. (Answers may be meant to hang it.)"""
 _MAX_REMEMBERED = 1000
-_ROOT = str(Path(__file__).parents[2])
 
 _COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -46,46 +41,36 @@ def warm() -> None:
 
 
 def verify(answer: str, gold: str) -> bool | None:
-    """math-verify's verdict on two LaTeX expressions; None when it gave none in time, or is still starting."""
-    if len(answer) > MAX_CHARACTERS:
-        return None
+    """math-verify's verdict on two LaTeX expressions, False where it comes to none; None if its process can't be had."""
     with _lock:
-        if (answer, gold) in _verdicts:
-            return _verdicts[answer, gold]
-        if _is_hopeless(gold):
+        readable = _asked(gold, gold)
+        if not readable or len(answer) > MAX_CHARACTERS:
+            return None if readable is None else False
+        return _asked(answer, gold)
+
+
+def _asked(answer: str, gold: str) -> bool | None:
+    """What the process says, now or before; None where there is none. A process that was ended from outside is asked again."""
+    if (answer, gold) not in _verdicts:
+        said = _ask(answer, gold) or _ask(answer, gold)
+        if said is None:
             return None
-        same = _ask(answer, gold)
-        if same is not None:
-            _remember(answer, gold, same)
-        return same
-
-
-def _is_hopeless(gold: str) -> bool:
-    if _hung[gold] < MAX_HUNG or (gold, gold) in _verdicts:
-        return False
-    if _hung[gold] == MAX_HUNG and (same := _ask(gold, gold)) is not None:
-        _remember(gold, gold, same)
-        return False
-    return True
-
-
-def _remember(answer: str, gold: str, same: bool) -> None:
-    _verdicts[answer, gold] = same
-    if len(_verdicts) > _MAX_REMEMBERED:
-        _verdicts.popitem(last=False)
+        _verdicts[answer, gold] = said.get("same") is True
+        if len(_verdicts) > _MAX_REMEMBERED:
+            _verdicts.popitem(last=False)
+    return _verdicts[answer, gold]
 
 
 class _Process:
     """The running process and the thread that reads what it says."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rewards.maths.fallback_process"],
+            own_python("rewards.maths.fallback_process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            bufsize=0,  # a question that could not be sent is not kept
         )
         self.ready = False
         self.lines: queue.Queue[bytes] = queue.Queue()
@@ -97,27 +82,19 @@ class _Process:
             self.lines.put(line)
         self.lines.put(b"")  # the end
 
-    def wait_until_ready(self, timeout_s: float) -> bool:
-        """True once it has started; waits for it no longer than this."""
-        if not self.ready:
-            self.ready = self._hear(timeout_s) == {"ready": True}
-        return self.ready
-
-    def ask(self, question: dict[str, str], timeout_s: float) -> bool | None:
-        """Its verdict; None if it gives none in time, or is no more."""
+    def ask(self, question: dict[str, str]) -> dict[str, bool | None] | None:
+        """What it says; None if it is no more, or was stopped."""
         assert self.process.stdin is not None
+        self.ready = self.ready or self._hear() is not None
         try:
             self.process.stdin.write(json.dumps(question).encode() + b"\n")
-            self.process.stdin.flush()
         except BrokenPipeError:
             return None
-        said = self._hear(timeout_s)
-        same = said.get("same") if isinstance(said, dict) else None
-        return same if isinstance(same, bool) else None
+        return self._hear() if self.ready else None
 
-    def _hear(self, timeout_s: float) -> Any:
+    def _hear(self) -> dict[str, bool | None] | None:
         try:
-            line = self.lines.get(timeout=timeout_s)
+            line = self.lines.get(timeout=PATIENCE_S)
         except queue.Empty:
             return None
         return json.loads(line) if line else None
@@ -134,27 +111,19 @@ _lock = threading.Lock()
 _running: _Process | None = None
 _owner = 0
 _verdicts: OrderedDict[tuple[str, str], bool] = OrderedDict()
-_hung: Counter[str] = Counter()
 
 
-def _ask(answer: str, gold: str) -> bool | None:
+def _ask(answer: str, gold: str) -> dict[str, bool | None] | None:
     process = _process()
-    if process is None or not process.wait_until_ready(PATIENCE_S):
-        return None
-    same = process.ask({"answer": answer, "gold": gold}, PATIENCE_S)
-    if same is None:
+    said = process.ask({"answer": answer, "gold": gold}) if process else None
+    if said is None:
         _end()
-        if len(_hung) < _MAX_REMEMBERED:
-            _hung[gold] += 1
-        _process()  # the next question should not have to wait
-    return same
+    return said
 
 
 def _process() -> _Process | None:
     """The running process, or a new one; a fork of this process starts its own. None if it can't be started."""
     global _running, _owner
-    if _running is not None and _owner == os.getpid() and _running.process.poll() is not None and _running.ready:
-        _end()
     if _running is None or _owner != os.getpid():
         try:
             _running, _owner = _Process(), os.getpid()

@@ -10,12 +10,10 @@ import unicodedata
 from itertools import zip_longest
 from typing import NamedTuple
 
-from rewards.maths.limits import UnreadableError
+from rewards.maths.limits import UnreadableError, spend
 from rewards.maths.units import LETTER_UNITS, UNIT_MODIFIERS, UNITS, unit_name
 from rewards.maths.vocabulary import CONSTANTS, FUNCTIONS, GREEK, SHORT_WORDS
 
-MAX_CHARACTERS = 1500
-MAX_TOKENS = 600
 MAX_DIGITS = 400
 
 
@@ -30,7 +28,8 @@ class Token(NamedTuple):
     spaced: bool = False  # white space before it
 
 
-_NUMBER = r"""(?: \d{1,3} (?: (?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , ) \d{3} )+ (?! \d | (?:,|\{,\})\d ) | \d+ )
+_THOUSANDS = r"(?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , )"
+_NUMBER = rf"""(?: \d+ (?: {_THOUSANDS} \d+ )*+ )
     (?: \.\d+ | \.(?=\s*\\(?:overline|bar|dot)\b|\(\d) | \.(?![\d.\w]) )? | \.\d+"""
 _TOKEN = re.compile(
     rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle)(?![A-Za-z]) )+ )
@@ -99,10 +98,9 @@ def tokens(text: str) -> list[Token]:
     """The tokens of a text.
 
     Raises:
-        UnreadableError: the text is too long, has too many tokens or digits, or holds a character that means nothing here.
+        UnreadableError: a number has too many digits, or the text holds a character that means nothing here.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise UnreadableError("too long")
+    spend(len(text))
     found: list[Token] = []
     spaced = False
     for match in _TOKEN.finditer(text):
@@ -112,8 +110,6 @@ def tokens(text: str) -> list[Token]:
             continue
         found.extend(_token(kind or "", match, spaced))
         spaced = False
-        if len(found) > MAX_TOKENS:
-            raise UnreadableError("too many tokens")
     # An ampersand before a relation only lines equations up.
     return [t for t, after in zip_longest(found, found[1:]) if t.text != "&" or not after or after.kind != "rel"]
 
@@ -123,7 +119,7 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
         return [Token(match["environment"], match["name"], spaced)]
     text = match[kind]
     if kind == "number":
-        return [Token("number", _number(text, match.string[match.end() : match.end() + 1]), spaced)]
+        return _numbers(text, match.string[match.end() : match.end() + 1], spaced)
     if kind == "word":
         return [Token("word", " ".join(text.split()), spaced or text[:1].isspace())]
     if kind == "bold" and not (len(text.strip()) == 1 and text.strip().isalpha()):
@@ -144,6 +140,25 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
     if kind == "command":
         return _commands(text, spaced)
     return _character(text, kind == "escaped", spaced)
+
+
+_SEPARATOR = re.compile(f"({_THOUSANDS})", re.VERBOSE)
+
+
+def _numbers(text: str, following: str, spaced: bool) -> list[Token]:
+    """The tokens of digits that commas or their like may part: one number where they group thousands, else several."""
+    parts = _SEPARATOR.split(text)
+    first = len(parts) - 1  # of the parts that are one number
+    while first > 0 and len(parts[first].partition(".")[0]) == 3:
+        first -= 2
+    if len(parts[first]) > 3 and first < len(parts) - 1:
+        first += 2
+    found: list[Token] = []
+    for digits, separator in zip(parts[:first:2], parts[1:first:2], strict=True):
+        found.append(Token("number", _number(digits, separator), spaced))
+        found += tokens(separator)
+        spaced = not separator.endswith((",", "}")) or separator == "\\,"
+    return [*found, Token("number", _number("".join(parts[first:]), following), spaced)]
 
 
 def _number(text: str, following: str) -> str:
@@ -204,6 +219,21 @@ def _character(text: str, escaped: bool, spaced: bool) -> list[Token]:
         parts = [t for n in (top, bottom) for t in (Token("open", "{"), Token("number", n), Token("close", "}"))]
         return [Token("command", "frac", spaced), *parts]
     raise UnreadableError(f"character {text!r}")
+
+
+def separated(found: list[Token]) -> list[Token]:
+    """Within brackets a bare comma parts numbers: (1,234) is a pair."""
+    if not any(t.kind == "number" and "," in t.text for t in found):
+        return found
+    out: list[Token] = []
+    depth = 0
+    for token in found:
+        depth += (token.kind in ("open", "begin")) - (token.kind in ("close", "end_environment"))
+        first, *rest = token.text.split(",") if depth > 0 and token.kind == "number" else [token.text]
+        out.append(token._replace(text=first))
+        for part in rest:
+            out += [Token("sep", ","), Token("number", part)]
+    return out
 
 
 # Letters: symbols, functions, words and units.
@@ -309,10 +339,20 @@ def _words(token: Token, before: Token | None) -> list[Token]:
         return [token._replace(kind="command", text=text)]
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return [token._replace(kind="number", text=text)]
-    joined = re.fullmatch(r"(?:(and|or)\s+)?(.*?)(?:,?\s+(and|or))?", text, re.IGNORECASE)
-    if joined and (joined[1] or joined[3]):
-        before_it, inside, after_it = joined[1], joined[2], joined[3]
-        parts = [Token("sep", before_it.lower())] if before_it else []
-        parts += _words(Token("word", inside), before if not parts else parts[-1])
-        return parts + ([Token("sep", after_it.lower())] if after_it else [])
-    return [token._replace(kind="word", text=text)]
+    return _between_joiners(token._replace(text=text), before)
+
+
+def _between_joiners(token: Token, before: Token | None) -> list[Token]:
+    """Words without the "and" and "or" before and after them, which join parts of the answer."""
+    words = token.text.split(" ")
+    start, end = 0, len(words)
+    while start < end and words[start].lower() in ("and", "or"):
+        start += 1
+    while end > start and words[end - 1].lower() in ("and", "or"):
+        end -= 1
+    if end - start == len(words):
+        return [token._replace(kind="word")]
+    opening = [Token("sep", word.lower()) for word in words[:start]]
+    inside = token._replace(text=" ".join(words[start:end]), spaced=False)
+    middle = _words(inside, opening[-1] if opening else before)
+    return opening + middle + [Token("sep", word.lower()) for word in words[end:]]

@@ -4,8 +4,7 @@ import re
 from fractions import Fraction
 
 from rewards.maths.cursor import Cursor
-from rewards.maths.lexer import Token
-from rewards.maths.limits import UnreadableError
+from rewards.maths.limits import UnreadableError, spend_on_bits
 from rewards.maths.syntax import BasedNumber, Node, Number, Op, Quantity, Words
 from rewards.maths.vocabulary import number_word
 
@@ -19,8 +18,6 @@ class Numerals(Cursor):
 
     def number(self) -> Node:
         text = self.next().text
-        if "," in text and self.brackets:
-            return self.split_number(text)
         text = text.replace(",", "")
         if "." in text and (repeated := self.repeated_digits()):
             return repeating(text, repeated)
@@ -35,13 +32,6 @@ class Numerals(Cursor):
         if self.at("op", "_"):
             return self.based(text)
         return self.mixed(read_number(text))
-
-    def split_number(self, text: str) -> Node:
-        """Within brackets a comma separates: (1,234) is a pair."""
-        first, *rest = text.split(",")
-        new = [t for part in rest for t in (Token("sep", ","), Token("number", part))]
-        self.tokens[self.place : self.place] = new
-        return read_number(first)
 
     def repeated_digits(self) -> str:
         """The digits under a bar, under dots, or in parentheses: 0.\\overline{3}, 0.\\dot3, 0.(3); "" without any."""
@@ -71,12 +61,12 @@ class Numerals(Cursor):
         if whole.places is not None:
             return self.scientific(whole) if self.at("symbol", "e", "E") and not self.peek().spaced else whole
         if self.at("command", *FRACTIONS):
-            start, saved = self.place, list(self.tokens)
+            start = self.place
             fraction = self.primary()
             proper = _proper(fraction)
             if proper is not None:
                 return Number(whole.value + proper)
-            self.place, self.tokens = start, saved
+            self.kept, self.place = (start, fraction, self.place), start
         elif self.at("number") and self.peek().spaced and self.peek(1).text == "/" and self.peek(2).kind == "number":
             top, bottom = self.peek().text, self.peek(2).text
             if top.isdigit() and bottom.isdigit() and 0 < int(top) < int(bottom):
@@ -93,11 +83,13 @@ class Numerals(Cursor):
             return whole
         power = -int(digits.text) if self.peek(1).text == "-" else int(digits.text)
         self.place += ahead + 1
+        spend_on_bits(4 * abs(power))
         return Number(whole.value * Fraction(10) ** power)
 
-    def degrees(self, base: Node) -> Node:
+    def degrees(self, base: Node, braced: bool = False) -> Node:
         self.expect("op", "degree")
-        self.accept("op", "")
+        if braced:
+            self.expect("close", "}")
         scale = self.peek().text.lower() if self.peek().kind in ("symbol", "word") else ""
         if scale in _SCALES and self.peek(1).kind != "op":
             self.next()

@@ -11,10 +11,10 @@ The levels, loosest first: list - relation - set operation - ratio (here) - sum 
 
 import re
 
-from rewards.maths.cursor import END
+from rewards.maths.cursor import END, nested
 from rewards.maths.expressions import Expressions
-from rewards.maths.lexer import Token, resolve_letters, tokens
-from rewards.maths.limits import UnreadableError
+from rewards.maths.lexer import Token, resolve_letters, separated, tokens
+from rewards.maths.limits import MAX_DEPTH, UnreadableError
 from rewards.maths.syntax import (
     COUNTED,
     UNNAMED,
@@ -28,6 +28,7 @@ from rewards.maths.syntax import (
     SetOp,
     Symbol,
     Words,
+    children,
 )
 from rewards.maths.units import unit_name
 from rewards.maths.vocabulary import NEGATIONS, QUALIFIERS
@@ -56,12 +57,24 @@ def parse(text: str) -> Node:
     Raises:
         UnreadableError: the text is no mathematics, is malformed, or goes beyond a bound.
     """
-    return Parser(_joined_inequalities(resolve_letters(tokens(text)))).answer()
+    found = separated(_joined_inequalities(resolve_letters(tokens(text))))
+    return _bounded(Parser(found).answer())
+
+
+def _bounded(node: Node) -> Node:
+    """The same tree, unless it is too deep for what walks it: 42!!!!!! and 1/2/3/4/5 nest without brackets."""
+    level, depth = [node], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise UnreadableError("nested too deeply")
+        level = [child for parent in level for child in children(parent)]
+    return node
 
 
 def _joined_inequalities(found: list[Token]) -> list[Token]:
     """x < -1 \\cup x > 3: here the sign of the union stands for "or"."""
-    unions = [place for place, token in enumerate(found) if token.text == "union"]
+    unions = {place: None for place, token in enumerate(found) if token.text == "union"}
     if not unions or any(t.kind == "open" and t.text != "{" for t in found):
         return found
     parts = [found[i + 1 : j] for i, j in zip([-1, *unions], [*unions, len(found)], strict=True)]
@@ -90,14 +103,19 @@ class Parser(Expressions):
                 break
             parts.append(self.item())
             if self.condition_ahead():
-                self.next()
-                parts.append(self.items())
-                self.expect("close", ")")
+                parts.append(self.condition())
             if not self.at("sep", ",", ";", "and", "or", "\\\\") and not self._next_measure(parts[-1]):
                 break
         if not parts:
             raise UnreadableError("nothing there")
         return parts[0] if len(parts) == 1 else Group("", tuple(parts), either)
+
+    @nested
+    def condition(self) -> Node:
+        self.next()
+        node = self.items()
+        self.expect("close", ")")
+        return node
 
     def _next_measure(self, last: Node) -> bool:
         """2 hours 30 minutes: a number straight behind a unit."""
@@ -117,6 +135,7 @@ class Parser(Expressions):
         if self.place == 0:
             self.accept("rel", "=", "~")
 
+    @nested
     def words_first(self) -> Node:
         """Words alone; a label before "=" or ":"; or a sentence that names one number."""
         words = self.run_of_words()
@@ -154,6 +173,7 @@ class Parser(Expressions):
         self.place = start
         return ""
 
+    @nested
     def with_words(self, node: Node) -> Node:
         """A value with the words behind it: a unit, what is counted, or a condition."""
         words = self.run_of_words() or self.aside()
@@ -250,9 +270,10 @@ class Parser(Expressions):
             return None
         name = self.next().text
         self.skip_argument()
-        inside = self.tokens[start + 2 : self.place - 1]
-        if self.at("rel", "=", "~") and any(t.kind in ("rel", "word") or t.text in _SPOKEN for t in inside):
-            return Op("call", (Symbol(name), Words(" ".join(t.text for t in inside))))
+        if self.at("rel", "=", "~"):
+            inside = self.tokens[start + 2 : self.place - 1]
+            if any(t.kind in ("rel", "word") or t.text in _SPOKEN for t in inside):
+                return Op("call", (Symbol(name), Words(" ".join(t.text for t in inside))))
         self.place = start
         return None
 
@@ -273,49 +294,26 @@ class Parser(Expressions):
 
     # Brackets and environments.
 
-    def group(self) -> Node:
-        """Parentheses around an expression; a tuple, interval or set; floor and ceiling."""
-        opening = self.peek().text
-        if opening == "{":
-            return self.braced_set()
-        self.deeper()
-        self.next()
-        self.brackets += 1
+    @nested
+    def group(self, may_be_set: bool = True) -> Node:
+        """Parentheses around an expression; a tuple, interval or set; floor and ceiling. LaTeX braces group, and models write
+        sets with them."""
+        opening = self.next().text
         bars, self.bars = self.bars, 0
-        empty = self.at("close")
-        node = Group("", ()) if empty else (self.set_builder() if opening == "\\{" else None) or self.items()
-        closing = self.expect("close").text
-        self.brackets -= 1
+        if may_be_set and opening in ("{", "\\{") and self._bar_ahead():
+            node = self.set_builder()
+        else:
+            node = Group("", ()) if self.at("close") and opening != "{" else self.items()
+        closing = self.expect("close", *(("}",) if opening == "{" else ())).text
         self.bars = bars
-        self.depth -= 1
         return _closed(opening, node, closing)
 
     def braced(self) -> Node:
-        self.deeper()
-        self.expect("open", "{")
-        self.brackets += 1
-        bars, self.bars = self.bars, 0
-        node = self.items()
-        self.expect("close", "}")
-        self.brackets -= 1
-        self.bars = bars
-        self.depth -= 1
-        return Group("{}", node.items) if isinstance(node, Group) and node.brackets == "" else node
+        """The braces of a command's argument; a list in them is a set."""
+        return self.group(may_be_set=False)
 
-    def braced_set(self) -> Node:
-        """LaTeX braces group; models also write sets with them."""
-        start = self.place
-        self.place += 1
-        built = self.set_builder()
-        if built is not None and self.accept("close", "}"):
-            return built
-        self.place = start
-        return self.braced()
-
-    def set_builder(self) -> Node | None:
-        """x | condition, or x : condition; None where it is no such thing."""
-        if not self._bar_ahead():
-            return None
+    def set_builder(self) -> Node:
+        """x | condition, or x : condition."""
         self.bars += 1
         variable: Node = self.sum() if self.peek().text != "(" else self.group()
         if self.accept("rel", "in"):
@@ -327,21 +325,13 @@ class Parser(Expressions):
 
     def _bar_ahead(self) -> bool:
         """True where the set has a single bar or colon of its own, and the text before it does not begin with one."""
-        depth, bars = 0, 0
-        for place in range(self.place, len(self.tokens)):
-            token = self.tokens[place]
-            depth += (token.kind == "open") - (token.kind == "close")
-            if depth < 0:
-                break
-            bars += depth == 0 and token.kind == "op" and token.text in ("|", ":")
-        return bars % 2 == 1 and self.peek().text != "|"
+        return self.bracket_at[self.place - 1].bars % 2 == 1 and self.peek().text != "|"
 
+    @nested
     def environment(self) -> Node:
-        self.deeper()
         name = self.next().text
         if name not in _MATRICES and name not in _SYSTEMS:
             raise UnreadableError(f"environment {name}")
-        self.brackets += 1
         rows: list[tuple[Node, ...]] = []
         row: list[Node] = []
         while not self.at("end_environment"):
@@ -353,8 +343,6 @@ class Parser(Expressions):
             if self.peek() is END:
                 raise UnreadableError("a matrix without end")
         self.next()
-        self.brackets -= 1
-        self.depth -= 1
         if row:
             rows.append(tuple(row))
         rows = [r for r in rows if r]

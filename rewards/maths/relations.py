@@ -286,8 +286,7 @@ def split_conditions(node: Node) -> Split:
     if not kept or not (domains or bounds):
         return node, frozenset(), ()
     kernel = kept[0] if len(kept) == 1 else Group("", tuple(kept), node.joined_by_or)
-    counted = [b for b in bounds if _says_no_more_than_counting(b)]
-    return kernel, frozenset(domains - _NO_DOMAIN), tuple(b for b in bounds if b not in counted)
+    return kernel, frozenset(domains - _NO_DOMAIN), tuple(bounds)
 
 
 def _written_out(node: SetBuilder) -> Node:
@@ -320,9 +319,14 @@ def _is_bound(node: Node) -> bool:
     return isinstance(node, Relation) and set(node.ops) <= _INEQUALITIES and all(map(is_expression, node.sides))
 
 
-def _says_no_more_than_counting(bound: Node) -> bool:
-    """n >= 1"""
+def only_counts(bound: Node) -> bool:
+    """n >= 1: says no more than that n counts."""
     match bound:
         case Relation((Symbol(name), Number(start)), (">=" | ">",)):
             return name in _COUNTERS and abs(start) <= 2
     return False
+
+
+def hardly_restricts(bound: Node) -> bool:
+    """x > 0, x != -1, 0 < x < 1: what goes without saying where a formula is defined, or counts; n > 100 is a restriction."""
+    return isinstance(bound, Relation) and all(abs(v) <= 2 for v in map(exact, bound.sides) if v is not None)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cmp_to_key
 
 from rewards.maths.evaluate import Evaluator, exact
-from rewards.maths.limits import UndecidedError
+from rewards.maths.limits import UndecidedError, spend
 from rewards.maths.syntax import (
     UNNAMED,
     Group,
@@ -55,6 +55,7 @@ def compare_ends(a: Node, b: Node) -> int:
     Raises:
         NoSetError: they can't be put in order (variables, complex numbers).
     """
+    spend(5)
     infinite = sign_of_infinity(a), sign_of_infinity(b)
     if any(infinite):
         return (infinite[0] > infinite[1]) - (infinite[0] < infinite[1])

@@ -2,11 +2,15 @@
 
 An expression is a `Number`, `Symbol` or `Op`. An answer may also be a `Relation` ("x < 3"), a `Group` (list, tuple, set,
 interval), a `SetOp` (unions), a `Matrix`, or `Words`.
+
+What walks a tree pays for its nodes (`limits.spend`), so that no list of many expressions is walked again and again.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, TypeGuard
+
+from rewards.maths.limits import spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ CONSTANTS = frozenset({"pi", "e", "i", "oo"})
 
 def children(node: Node) -> tuple[Node, ...]:
     """The parts of a node, in order."""
+    spend(1)
     match node:
         case Op(_, args):
             return args
@@ -133,7 +138,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def is_expression(node: Node) -> bool:
     """True for a node with a value: numbers, symbols and operations all the way down."""
-    return isinstance(node, Number | Symbol) or (isinstance(node, Op) and all(map(is_expression, node.args)))
+    return isinstance(node, Number | Symbol) or (isinstance(node, Op) and all(map(is_expression, children(node))))
 
 
 def is_op(node: Node, name: str) -> TypeGuard[Op]:
@@ -145,11 +150,14 @@ def symbols(node: Node) -> frozenset[str]:
     """The names of the variables in a node; constants are none."""
     if isinstance(node, Symbol):
         return frozenset() if node.name in CONSTANTS else frozenset({node.name})
+    if isinstance(node, Number):
+        return frozenset()
     return frozenset().union(*map(symbols, children(node)))
 
 
 def rename(node: Node, names: dict[str, str]) -> Node:
     """The same tree with variables renamed."""
+    spend(1)
     match node:
         case Symbol(name):
             return Symbol(names.get(name, name))
@@ -172,6 +180,7 @@ def rename(node: Node, names: dict[str, str]) -> Node:
 
 def replaced(node: Node, name: str, value: Node) -> Node:
     """An expression with another in the place of a symbol."""
+    spend(1)
     if isinstance(node, Symbol):
         return value if node.name == name else node
     return Op(node.name, tuple(replaced(a, name, value) for a in node.args)) if isinstance(node, Op) else node

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from rewards.maths.evaluate import Evaluator, exact
 from rewards.maths.limits import UndecidedError
-from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_expression, is_op, rename, replaced, symbols
+from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_op, rename, symbols
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 _PARAMETERS = frozenset("k n m l t c C s j r x K N".split())
@@ -29,7 +29,7 @@ def same_expressions(a: Node, g: Node) -> bool:
     if (constants := _renamed_constants(a, g)) is not a:
         return same_value(constants, g)
     renamed = renamed_parameter(a, g)
-    return renamed is not a and contains(g, "mul") and _mentions_period(g) and same_value(renamed, g)
+    return renamed is not a and contains(g, "mul") and mentions_period(g) and same_value(renamed, g)
 
 
 def renamed_parameter(a: Node, g: Node) -> Node:
@@ -50,22 +50,9 @@ def _renamed_constants(a: Node, g: Node) -> Node:
     return rename(a, {old: next(new for new in only_g if new.lower() == old.lower()) for old in only_a})
 
 
-def same_family(a: Node, g: Node) -> bool:
-    """True where two expressions in one whole number are the same set: pi/2 + k pi and -pi/2 + n pi."""
-    names = symbols(a), symbols(g)
-    if not (is_expression(a) and is_expression(g)) or any(len(n) != 1 for n in names):
-        return False
-    (old,), (new,) = names
-    for step, shift in ((s, c) for s in (1, -1) for c in (0, 1, -1, 2, -2)):
-        counter = Op("add", (Op("mul", (Number(Fraction(step)), Symbol(new))), Number(Fraction(shift))))
-        if same_value(replaced(a, old, counter), g):
-            return True
-    return False
-
-
-def _mentions_period(node: Node) -> bool:
+def mentions_period(node: Node) -> bool:
     """Families such as pi/6 + k pi, whose k is only a counter."""
-    return node == Symbol("pi") or (isinstance(node, Op) and any(map(_mentions_period, node.args)))
+    return node == Symbol("pi") or (isinstance(node, Op) and any(map(mentions_period, node.args)))
 
 
 def _same_ratio(a: Op, g: Op) -> bool:
@@ -94,7 +81,7 @@ def _same_angle(a: Node, g: Node) -> bool:
     """90 degrees are 90, and pi/2."""
     if is_op(a, "degree") and is_op(g, "degree"):
         return same_expressions(a.args[0], g.args[0])
-    if _mentions_period(a) or _mentions_period(g):
+    if mentions_period(a) or mentions_period(g):
         return same_value(a, g)
     inner = [n.args[0] if is_op(n, "degree") else n for n in (a, g)]
     return same_expressions(inner[0], inner[1])

@@ -20,6 +20,7 @@ from rewards.maths.syntax import Node, Number, Op, Symbol, children, contains, s
 BITS = 160
 MAX_WORKING_BITS = 12_000
 POINTS = 3
+WHOLE_POINTS = 7
 _WHOLE_NUMBER_NAMES = frozenset("n k m j l r".split())
 _PIECEWISE = ("abs", "floor", "ceil", "min", "max", "sign", "mod")
 _ON_WHOLE_NUMBERS = ("sin", "cos", "tan", "pow", "fact", "floor", "ceil", "mod")
@@ -52,7 +53,7 @@ def _same(a: Node, b: Node) -> bool:
     names = sorted(symbols(a) | symbols(b))
     if _agree(a, b, positive_points(names, a, b), 1 if not names else POINTS):
         return not names or not _differ_elsewhere(a, b, names)
-    return _over_whole_numbers(names, a, b) and _agree(a, b, whole_points(names), POINTS)
+    return _over_whole_numbers(names, a, b) and _agree(a, b, whole_points(names, a, b), WHOLE_POINTS)
 
 
 def _same_rational(a: Node, b: Node) -> bool | None:
@@ -190,10 +191,15 @@ def positive_points(names: list[str], a: Node, b: Node) -> Iterator[dict[str, Fr
         yield {name: Fraction(generator.randrange(low * 10**6, high * 10**6), 10**7) for name in names}
 
 
-def whole_points(names: list[str]) -> Iterator[dict[str, Fraction]]:
-    """Small whole numbers, different for each name."""
-    for start in (1, 2, 3, 4, 7, 10, 6, 5):
-        yield {name: Fraction(start + 3 * place) for place, name in enumerate(names)}
+def whole_points(names: list[str], a: Node, b: Node) -> Iterator[dict[str, Fraction]]:
+    """Whole numbers, most of them large, none of them known before both expressions are: whoever writes a polynomial through
+    1, 2, 4 and 8 gains nothing. Odd and even ones, and names in both orders (n above k has binomials, below has none)."""
+    generator = generator_of(a, b)
+    for attempt in range(2 * WHOLE_POINTS + 2):
+        low, high = ((9, 30), (31, 60), (2, 9))[attempt % 3]
+        drawn = sorted(2 * generator.randrange(low, high) + (attempt + place) % 2 for place in range(len(names)))
+        values = drawn if attempt % 4 < 2 else drawn[::-1]
+        yield {name: Fraction(value) for name, value in zip(names, values, strict=True)}
 
 
 def all_signs(point: Mapping[str, Fraction], a: Node, b: Node) -> Iterator[dict[str, Fraction]]:

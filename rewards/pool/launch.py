@@ -11,26 +11,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 from rewards.errors import UserError
+from rewards.own_python import own_python
 from rewards.pool.limits import START_LIMIT_S
 from rewards.pool.pickling import PackedFunction
 
-# The child has the import path of this process, and the same `rewards` package, even if another of that name comes first.
-_BOOT = """
-import importlib.util, sys
-file, sys.path[:] = sys.argv[1], sys.argv[2:]
-spec = importlib.util.spec_from_file_location("rewards", file)
-sys.modules["rewards"] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-from rewards.pool.forkserver import main
-main()
-"""
 # Workers run side by side already. Threads of a numerical library would fight for cores, and forbid forking.
-# The package whose copy a worker imports: this one, whatever lies first on its path.
-_PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 CAN_FORK = sys.platform.startswith("linux") and hasattr(socket, "SOCK_SEQPACKET")
 MESSAGE_BYTES = 2**16
@@ -98,7 +86,7 @@ class Process:
             settings.seek(0)
             try:
                 self.popen = subprocess.Popen(
-                    [sys.executable or "python3", "-P", "-c", _BOOT, _PACKAGE, *map(str, sys.path)],
+                    own_python("rewards.pool.forkserver"),
                     stdin=settings,
                     stdout=self.output,
                     stderr=self.output,

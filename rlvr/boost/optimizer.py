@@ -1,11 +1,30 @@
-"""The optimizer, and its learning-rate schedule: linear warm-up, then a cosine down to a tenth, in optimizer steps."""
+"""The optimizer of a role, and its learning-rate schedule: linear warm-up, then constant, linear or a cosine, in optimizer steps."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+
+from rlvr.config.shared import LRSchedule, StepConfig
+
+
+def make_optimizer(
+    role: nn.Module, step: StepConfig, lr: float, total_steps: int, precision: str
+) -> tuple[AdamW, LambdaLR]:
+    """AdamW over the weights of a role that learn, and the schedule of its rate over this many optimizer steps.
+
+    Args:
+        role: the model.
+        step: settings of an optimizer step; `lr` is not read from there, as a critic has its own.
+        lr: peak rate.
+        total_steps: optimizer steps of this role in the whole run.
+        precision: of the run; see `adamw`.
+    """
+    betas = (step.adam_beta1, step.adam_beta2)
+    optimizer = adamw(role, precision, lr=lr, betas=betas, eps=step.adam_eps, weight_decay=step.weight_decay)
+    return optimizer, lr_schedule(optimizer, total_steps, step.warmup_steps, step.lr_schedule, step.lr_floor)
 
 
 def adamw(role: nn.Module, precision: str, **options: Any) -> AdamW:
@@ -15,26 +34,42 @@ def adamw(role: nn.Module, precision: str, **options: Any) -> AdamW:
     return AdamW(learned, fused=precision != "fp16", **options)
 
 
-def cosine_with_warmup(
-    optimizer: Optimizer, total_steps: int, warmup_steps: int | None = None, floor: float = 0.1
+def lr_schedule(
+    optimizer: Optimizer,
+    total_steps: int,
+    warmup_steps: int | None = None,
+    shape: LRSchedule = "cosine",
+    floor: float = 0.1,
 ) -> LambdaLR:
-    """Scale each parameter group's rate: 0 -> 1 over the warm-up, then along half a cosine to `floor` at the last step.
+    """Scale each parameter group's rate: 0 -> 1 over the warm-up, then as `shape` says.
+
+    - `cosine`: along half a cosine to `floor` at the last step (Loshchilov & Hutter, "SGDR", 2017, eq. 5, for one period).
+    - `linear`: along a straight line to `floor` at the last step.
+    - `constant`: 1.
 
     Args:
         optimizer: its groups' current rates are the peaks.
         total_steps: optimizer steps of the whole run (pitfall A22: neither episodes nor micro-batches).
         warmup_steps: optimizer steps of warm-up; 2.5 % of all by default.
-        floor: last rate as a share of the peak.
+        shape: see above.
+        floor: last rate as a share of the peak; `constant` has none.
 
-    Source: Loshchilov & Hutter, "SGDR", 2017, eq. 5, for one period.
+    Raises:
+        ValueError: an unknown shape.
     """
+    if shape not in get_args(LRSchedule):
+        raise ValueError(f"unknown shape {shape!r} of a schedule; there are: {', '.join(get_args(LRSchedule))}")
     total = max(1, total_steps)
     warmup = math.ceil(0.025 * total) if warmup_steps is None else warmup_steps
 
     def scale(step: int) -> float:
         if step < warmup:
             return (step + 1) / (warmup + 1)
+        if shape == "constant":
+            return 1.0
         share = min(1.0, (step - warmup) / max(1, total - warmup))
+        if shape == "linear":
+            return floor + (1 - floor) * (1 - share)
         return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * share))
 
     return LambdaLR(optimizer, scale)

@@ -71,13 +71,12 @@ def _audit(function: RewardFunction, arguments: argparse.Namespace) -> Report:
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    from rlvr.tracking.terminal import Terminal
+
+    console = Terminal(plain_width=WIDTH)
     console.print(_headline(report), highlight=False)
     findings = [f for f in report.findings if f.category != "gold"]
     golds = [f for f in report.findings if f.category == "gold"]

@@ -56,12 +56,11 @@ def chat_command(argv: list[str]) -> None:
     """
     a = chat_parser().parse_args(argv)
     _check(a)
-    from rich.console import Console
-
     from rlvr.chat.loop import ChatLoop
     from rlvr.chat.screen import ColourScreen, PlainScreen
+    from rlvr.tracking.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     session, scorer = _open(a)
     if sys.stdin.isatty() and console.is_terminal:
         screen = ColourScreen(console)

@@ -58,6 +58,7 @@ COMMANDS = {
     "push": Command("push:push_command", "push:push_parser", "upload a trained model to the Hugging Face hub, with its card"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),
     "audit": Command("audit:audit_command", "audit:audit_parser", "try to fool a reward function; check a data set's answers"),
+    "leaderboard": Command("leaderboard:leaderboard_command", "leaderboard:leaderboard_parser", "graders side by side: false verdicts, exploits, hangs, speed"),
     "rewards": Command("rewards:rewards_command", "rewards:rewards_parser", "the reward functions, or all about one"),
     "template": Command("template:template_command", "template:template_parser", "list templates; prove that one fits a tokenizer"),
     "doctor": Command("doctor:doctor_command", "doctor:doctor_parser", "what works on this machine, and a training step to show it"),

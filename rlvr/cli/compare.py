@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from rlvr.cli.parser import Parser
-from rlvr.errors import UserError
+from rlvr.errors import UserError, escape_control_characters
 from rlvr.evaluation.records import RESPONSES, SETTINGS, read_responses
 from rlvr.evaluation.statistics import compare
 from rlvr.evaluation.summary import by_problem
@@ -74,5 +74,5 @@ def _read(folder: Path) -> tuple[Shares, Mapping[tuple[str, str], str]]:
 
 
 def _short(text: Any) -> str:
-    line = " ".join(str(text).split())
+    line = escape_control_characters(" ".join(str(text).split()))
     return line if len(line) <= 90 else line[:87] + "..."

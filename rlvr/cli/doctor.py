@@ -8,7 +8,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from rewards.own_python import own_python
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError, listed
 from rlvr.rollout.registry import ENGINES, check_engine
@@ -267,5 +267,5 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     of_torchrun = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     environment = {name: value for name, value in os.environ.items() if name not in of_torchrun}
-    command = [sys.executable, "-m", "rlvr", "train", *words, "--no_progress"]
+    command = own_python("rlvr.cli.main", "train", *words, "--no_progress")
     return subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=environment)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.cli.parser import Parser
-from rlvr.errors import UserError
+from rlvr.errors import UserError, escape_control_characters
 from rlvr.rollout.registry import ENGINES
 
 
@@ -104,20 +104,21 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from rlvr.tracking.terminal import Terminal
+
     for note in result["notes"]:
-        print(f"note: {note}")
+        print(f"note: {escape_control_characters(note)}")
     parts = result["datasets"]
     columns = {"all": result, **parts} if len(parts) > 1 else {next(iter(parts)): result}
+    console = Terminal(width=max(60, 24 + 24 * len(columns)))
     table = Table(title=f"{result['model']}: {result['problems']} problems, {result['samples']} response(s) each")
     table.add_column("")
     for name in columns:
         table.add_column(Path(name).name, justify="right")
     for row in _rows(result):
         table.add_row(row, *(_cell(part, row) for part in columns.values()))
-    console = Console(width=max(60, 24 + 24 * len(columns)))
     console.print(table)
     if result["save_path"]:
         print(f"saved: {result['save_path']}")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlvr.cli.commands import COMMANDS, Run
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.errors import UserError, did_you_mean, escape_control_characters, listed
 
 USER_ERROR = 2
 WIDTH = max(map(len, COMMANDS))
@@ -46,7 +46,9 @@ def run(command: Run, argv: list[str]) -> int:
         command(argv)
         sys.stdout.flush()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from rlvr.config.secrets import redacted  # with all settings; `rlvr --help` does without them
+
+        print(f"error: {escape_control_characters(redacted(str(error)))}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("stopped at once; go on from the last checkpoint with --resume", file=sys.stderr)

@@ -22,7 +22,7 @@ from rlvr.cli.parser import Parser
 from rlvr.cli.rewards import add_reward_flags, open_scorer, resolve_rewards, template_tags
 from rlvr.data.problems import ANSWER_COLUMNS, QUESTION_COLUMNS, final_answer
 from rlvr.data.rows import Row, missing_file, read_file
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.errors import UserError, did_you_mean, escape_control_characters, listed
 
 GOLD_COLUMNS = ("gold", *(name for name in ANSWER_COLUMNS if name != "gold"))
 CHUNK = 256
@@ -103,7 +103,6 @@ class Tally:
 
 def _scored(rewards: RewardSet, samples: Sequence[Sample], arguments: argparse.Namespace) -> Iterator[Combined]:
     """Score in chunks, with a progress bar on a terminal."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -113,7 +112,9 @@ def _scored(rewards: RewardSet, samples: Sequence[Sample], arguments: argparse.N
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    from rlvr.tracking.terminal import Terminal
+
+    console = Terminal(stderr=True)
     progress = Progress(
         TextColumn("scoring"),
         BarColumn(bar_width=24),
@@ -174,13 +175,12 @@ def _count(result: Combined, tallies: dict[str, Tally], totals: Tally) -> None:
 
 
 def _print_summary(tallies: dict[str, Tally], totals: Tally, responses: int) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=SUMMARY_WIDTH)
+    from rlvr.tracking.terminal import Terminal
+
+    console = Terminal(plain_width=SUMMARY_WIDTH)
     seen = [s for s in ("scored", *STATUSES, "not applied") if any(t.statuses[s] for t in tallies.values())]
     table = Table("function", "mean score", "of", *seen, title=f"{responses} responses")
     for name, tally in tallies.items():
@@ -190,7 +190,7 @@ def _print_summary(tallies: dict[str, Tally], totals: Tally, responses: int) -> 
     console.print(table)
     for name, tally in tallies.items():
         if tally.error:
-            print(f"{name} raised, first: {ascii(tally.error)[1:-1]}", file=sys.stderr)
+            print(f"{name} raised, first: {escape_control_characters(tally.error)}", file=sys.stderr)
 
 
 def _mean(tally: Tally) -> str:
@@ -200,7 +200,7 @@ def _mean(tally: Tally) -> str:
 def _print_broken(broken: Sequence[str]) -> None:
     print(f"{len(broken)} broken lines, not scored:", file=sys.stderr)
     for line in broken[:BROKEN_SHOWN]:
-        print(f"  {ascii(line)[1:-1]}", file=sys.stderr)
+        print(f"  {escape_control_characters(line.rstrip())}", file=sys.stderr)
     if len(broken) > BROKEN_SHOWN:
         print(f"  and {len(broken) - BROKEN_SHOWN} more", file=sys.stderr)
 

@@ -1,7 +1,7 @@
 """`rlvr template list`: the shipped templates; `rlvr template check NAME --tokenizer T`: does a template fit a tokenizer?"""
 
 from rlvr.cli.parser import Parser
-from rlvr.errors import UserError
+from rlvr.errors import UserError, escape_control_characters
 
 
 def template_parser() -> Parser:
@@ -38,6 +38,6 @@ def _check(name: str, tokenizer_name: str) -> None:
 
     checks = check_template(Conversation(ConversationTemplate.load(name), load_tokenizer(tokenizer_name)))
     for check in checks:
-        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
+        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {escape_control_characters(check.detail)}")
     if not all(check.ok for check in checks):
         raise UserError(f"template {name!r} does not fit the tokenizer of {tokenizer_name!r}")

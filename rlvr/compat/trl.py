@@ -17,6 +17,7 @@ or functions of your own.
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ from rlvr.run.folder import open_folder
 from rlvr.run.session import check_same_settings, check_same_start
 from rlvr.tracking.meter import Meter
 from rlvr.tracking.samples import tracked_samples
+from rlvr.tracking.terminal import Terminal
 from rlvr.tracking.tracker import MemorySink, Tracker, append_json
 from rlvr.trainer import ppo
 from rlvr.trainer.callbacks import Callback, Watch
@@ -125,7 +127,7 @@ class PPOTrainer:
         scorer = as_reward_model(reward_model, processing_class, self.process.device, args)
         memory = MemorySink()
         self.log_history = memory.rows
-        console = Console(quiet=args.disable_tqdm or not self.process.is_main)
+        console = Terminal(quiet=args.disable_tqdm or not self.process.is_main)
         self._view = ConsoleView(console)
         self.trainer = _make_trainer(
             args,
@@ -155,19 +157,22 @@ class PPOTrainer:
             UserError: `output_dir` holds another run, or there is nothing to resume from.
             Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
         """
-        a, folder = self.args, self.trainer.save_dir
+        folder = self.trainer.save_dir
         if resume_from_checkpoint and folder is None:
             raise UserError(
                 "train(resume_from_checkpoint=True) needs PPOConfig(output_dir=...), where the checkpoint lies"
             )
-        checkpoint = None
-        if folder is not None:
-            place = CheckpointConfig(save_path=str(folder), resume=resume_from_checkpoint)
-            _, checkpoint = open_folder(place, self.process.is_main, self.trainer.warn)
-        if checkpoint is not None:
-            self.trainer.load_checkpoint(checkpoint)
-        if folder is not None:
-            self.trainer.write_metrics(folder, resumed=checkpoint is not None)
+        if folder is None:
+            return self._fit()
+        place = CheckpointConfig(save_path=str(folder), resume=resume_from_checkpoint)
+        with closing(open_folder(place, self.process.is_main, self.trainer.warn)) as opened:
+            if opened.checkpoint is not None:
+                self.trainer.load_checkpoint(opened.checkpoint)
+            self.trainer.write_metrics(folder, resumed=opened.checkpoint is not None)
+            self._fit()
+
+    def _fit(self) -> None:
+        a = self.args
         to_tensorboard = a.logging_dir or (a.output_dir if a.report_to == "tensorboard" else None)
         try:
             self.trainer.fit(

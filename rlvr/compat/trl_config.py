@@ -46,7 +46,7 @@ _AT_LEAST = {
 }  # fmt: skip
 _ONE_OF: dict[str, tuple[Any, ...]] = {
     "stop_token": (None, "eos"),
-    "kl_estimator": ("k1", "k3"),
+    "kl_estimator": ("k1",),
     "lr_scheduler_type": ("linear", "cosine", "constant", "constant_with_warmup"),
     "plugin": ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp"),
     "save_strategy": ("no", "steps"),
@@ -92,8 +92,8 @@ class PPOConfig:
     """Taken off the score of a response that did not end by itself."""
     kl_coef: float = 0.05
     """Price of one nat of divergence from the reference model; 0 does without one."""
-    kl_estimator: Literal["k1", "k3"] = "k1"
-    """Estimator of the divergence."""
+    kl_estimator: Literal["k1"] = "k1"
+    """Estimator of the divergence, which is part of the reward. TRL's k3 is refused: its gradient there is wrong."""
     cliprange: float = 0.2
     """Clip range of the ratio."""
     cliprange_value: float = 0.2
@@ -168,6 +168,11 @@ class PPOConfig:
         for name in ("gamma", "lam"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"PPOConfig({name}={getattr(self, name)}): must lie between 0 and 1")
+        if self.kl_estimator == "k3":
+            raise UserError(
+                "PPOConfig(kl_estimator='k3'): in the reward, where TRL's PPO has the divergence, k3 drives the policy away from "
+                "the reference; give 'k1'"
+            )
         for name, allowed in _ONE_OF.items():
             if getattr(self, name) not in allowed:
                 raise UserError(

@@ -5,6 +5,7 @@ import here loads torch, or `--help` and completion would take seconds: the regi
 so it is imported only when a condition is checked.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,14 @@ from rlvr.errors import UserError
 
 if TYPE_CHECKING:
     from rlvr.core.advantages import Estimator
+    from rlvr.core.kl import KLKind
+    from rlvr.core.mismatch import Correction, How, Level
 
 BUILTIN = "builtin"
 """Name of the problems and examples that come with rlvr, as a data set."""
 ADAPTER_CONFIG = "adapter_config.json"
+WITHOUT_LOGPROBS = ("generate", "replay")
+"""Engines that give no logprobs of what they sampled."""
 
 
 # Shared by several conditions and by the checks of combinations.
@@ -122,6 +127,36 @@ def adapts_kl_coef(c: Any) -> bool:
     return c.algo.kl_target is not None
 
 
+@condition(why=" with --policy_loss sapo, whose gate --tau_pos and --tau_neg shape", instead="take ppo or cispo")
+def clips_ratio(c: Any) -> bool:
+    return c.algo.policy_loss != "sapo"
+
+
+@condition(why=lambda c: f" with --policy_loss {c.algo.policy_loss}", instead="take ppo")
+def has_ppo_loss(c: Any) -> bool:
+    return c.algo.policy_loss == "ppo"
+
+
+@condition(why=lambda c: f" with --policy_loss {c.algo.policy_loss}", instead="take sapo")
+def gates_ratio(c: Any) -> bool:
+    return c.algo.policy_loss == "sapo"
+
+
+@condition(why=" without --entropy_control", instead="give --entropy_control top_entropy, clip_cov or kl_cov")
+def controls_entropy(c: Any) -> bool:
+    return c.algo.entropy_control != "off"
+
+
+@condition(why=" without --entropy_control clip_cov", instead="take that")
+def clips_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "clip_cov"
+
+
+@condition(why=" without --entropy_control kl_cov", instead="take that")
+def penalises_covariances(c: Any) -> bool:
+    return c.algo.entropy_control == "kl_cov"
+
+
 @condition(why=" at --positive_lm_coef 0", instead="give a coefficient (VAPO: 0.1)")
 def learns_from_right_responses(c: Any) -> bool:
     return c.algo.positive_lm_coef > 0
@@ -137,7 +172,73 @@ def has_frozen_models(c: Any) -> bool:
     return measures_divergence(c) or has_reward_model(c)
 
 
+def kl_kind_of(c: Any) -> "KLKind":
+    """The estimate of the divergence that the run uses: the one given, or the one that suits its place.
+
+    Raises:
+        UserError: the gradient of the given one is wrong in its place.
+    """
+    from rlvr.core.kl import SUITED, WHY_NOT
+
+    place, given = c.algo.kl_in, c.algo.kl_estimator
+    suited = SUITED[place]
+    if given is None or given in suited or not measures_divergence(c):
+        return given or suited[0]
+    elsewhere = next(other for other, kinds in SUITED.items() if given in kinds)
+    raise UserError(
+        f"--kl_estimator {given} with --kl_in {place} {WHY_NOT[place]}. Give --kl_estimator {' or '.join(suited)} there, or "
+        f"--kl_in {elsewhere}"
+    )
+
+
+# The optimizer.
+
+
+@condition(why=" with --lr_schedule constant", instead="take cosine or linear")
+def lowers_lr(c: Any) -> bool:
+    return c.train.lr_schedule != "constant"
+
+
+# The policy that sampled and the one that learns.
+
+
+def correction_of(c: Any) -> "Correction":
+    """What is done about probabilities of the engine that are not the trainer's."""
+    from rlvr.core.mismatch import BOUNDS, Correction
+
+    a = c.algo
+    how: How = a.mismatch_correction or ("truncate" if _differs_by_design(c) else "none")
+    level: Level = a.mismatch_level or ("sequence" if a.ratio == "sequence" else "token")
+    low, high = BOUNDS[level]
+    usual = Correction(how, level, 0.0 if how == "truncate" else low, high)
+    given = {"low": a.mismatch_low, "high": a.mismatch_high}
+    return replace(usual, **{bound: value for bound, value in given.items() if value is not None})
+
+
+def _differs_by_design(c: Any) -> bool:
+    """The engine's kernels or its weights are not the trainer's, and it says with which probabilities it sampled."""
+    return c.ray.one_step_off_policy or (
+        c.rollout.engine == "vllm" and gives_logprobs(c) and c.algo.old_logprobs == "recompute"
+    )
+
+
+def gives_logprobs(c: Any) -> bool:
+    """The engine gives the logprobs that it sampled with, over the whole vocabulary."""
+    r = c.rollout
+    return r.engine not in WITHOUT_LOGPROBS and not (r.engine == "vllm" and (r.top_k or r.top_p < 1))
+
+
+@condition(why=" without a correction", instead="give --mismatch_correction truncate or mask")
+def corrects_mismatch(c: Any) -> bool:
+    return correction_of(c).how != "none"
+
+
 # Responses and data.
+
+
+@condition(why=" with --truncated bootstrap, where the critic's value takes the place of a cut response's score")
+def pays_cut_responses(c: Any) -> bool:
+    return c.algo.truncated != "bootstrap"
 
 
 @condition(why=" without --dynamic_sampling", instead="give --dynamic_sampling")

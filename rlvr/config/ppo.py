@@ -56,7 +56,7 @@ class ModelConfig(StartConfig):
 
     rm_pretrain: Annotated[str | None, read_when(run.has_critic_or_adapter_base)] = None
     """Base of the critic (a folder or hub name), and of the reward model where its checkpoint is only a LoRA adapter.
-    Default: the actor's; of an adapter, the base that it names."""
+    Default: the weights that the actor starts from; of an adapter, the base that it names."""
     ref_model: Annotated[str | None, alias("model_ref"), read_when(run.measures_divergence)] = None
     """Frozen model that the divergence is measured from (a folder or hub name). Default: the actor as it starts."""
     critic_checkpoint_path: Annotated[str | None, read_when(run.has_own_critic)] = None
@@ -65,6 +65,9 @@ class ModelConfig(StartConfig):
     rm_checkpoint_path: Annotated[str | None, alias("rl_reward_model_path")] = None
     """Neural reward model that pays: the folder that `rlvr reward-model` wrote, or any sequence classifier of transformers with one
     label on a decoder (a folder or hub name)."""
+    float32_head: Annotated[bool, alias("cast_lm_head_to_fp32")] = False
+    """Multiply by the actor's head (and the reference's) in float32 where the model runs in bf16 or fp16, in sampling and learning
+    alike: logprobs of engine and trainer are nearer to each other, for the time and memory of that one product."""
     share_trunk: bool = False
     """No critic of its own: a value head on the actor's trunk, one forward and backward pass for `policy loss + vf_coef x
     value loss`, one optimizer. Less memory and time; `vf_coef` 0.1 is usual then."""
@@ -135,7 +138,7 @@ class RewardConfig:
     neural_reward_model: bool = True
     """Allow a neural reward model. `--no_neural_reward_model` means that rules alone pay, and refuses `--rm_checkpoint_path`; to name
     `--reward_functions` without the latter has the same effect."""
-    missing_eos_penalty: float = 0.0
+    missing_eos_penalty: Annotated[float, read_when(run.pays_cut_responses, off=0.0)] = 0.0
     """Taken off the score of a response that was cut by the length limit."""
 
 
@@ -186,7 +189,8 @@ class AlgoConfig:
     """PPO and its relatives."""
 
     preset: str | None = None
-    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo."""
+    """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
+    cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
     """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
     prompt), remax (a greedy response to each prompt), reinforce_pp."""
@@ -208,28 +212,48 @@ class AlgoConfig:
     """Length-adaptive lambda (VAPO): 1 - 1 / (lam_alpha x length of the response), in place of `lam`."""
     kl_coef: Annotated[float, alias("rl_kl_coef"), at_least(0)] = 0.1
     """Weight of the divergence from the initial model; 0 leaves the reference model out altogether."""
-    kl_estimator: Annotated[Literal["k1", "k2", "k3"], read_when(run.measures_divergence)] = "k1"
-    """Estimator of the divergence per token (Schulman 2020)."""
+    kl_estimator: Annotated[Literal["k1", "k2", "k3", "k3_weighted"] | None, read_when(run.measures_divergence)] = None
+    """Estimator of the divergence per token (Schulman 2020). Default: the one whose gradient is right in its place: k1 in the
+    reward, k3_weighted (k3 times the probability ratio) in the loss, where k2 and k3 can be chosen too."""
     kl_in: Annotated[Literal["reward", "loss"], read_when(run.measures_divergence)] = "reward"
     """Place of the divergence: a penalty in each token's reward, or a term of the loss. Never both."""
     kl_target: Annotated[float | None, above(0, " (nats for a response), or left out for a fixed coefficient")] = None
     """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
     kl_horizon: Annotated[int, at_least(1), read_when(run.adapts_kl_coef)] = 10_000
     """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
-    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0)] = 0.2
+    policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
+    """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
+    `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
+    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0), read_when(run.clips_ratio)] = 0.2
     """Clip range of the probability ratio."""
-    eps_clip_high: Annotated[float | None, at_least(0, ", or left out")] = None
+    eps_clip_high: Annotated[float | None, at_least(0, ", or left out"), read_when(run.clips_ratio, off=None)] = None
     """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
-    dual_clip: Annotated[float | None, above(1, ", or left out")] = None
+    tau_pos: Annotated[float, alias("sapo_temperature_pos"), above(0), read_when(run.gates_ratio)] = 1.0
+    """Steepness of `sapo`'s gate where the advantage is positive."""
+    tau_neg: Annotated[float, alias("sapo_temperature_neg"), above(0), read_when(run.gates_ratio)] = 1.05
+    """Steepness of `sapo`'s gate elsewhere."""
+    dual_clip: Annotated[float | None, above(1, ", or left out"), read_when(run.has_ppo_loss, off=None)] = None
     """Bound on the ratio for negative advantages (dual clip, Ye et al. 2020); greater than 1."""
     ratio: Literal["token", "sequence"] = "token"
     """Probability ratio that is clipped: each token's, or the whole response's per token (GSPO)."""
     old_logprobs: Literal["recompute", "sampled"] = "recompute"
     """Logprobs of the sampling policy: from a forward pass like those of learning, so that the first ratio is exactly 1,
     or those that the engine sampled with: a forward pass less, and ratios that are off by rounding."""
-    tis_cap: Annotated[float | None, above(0, ", or left out")] = None
-    """Weigh tokens by (trainer's probability / engine's probability), at most this, where the engine gives its
-    probabilities (truncated importance sampling). Default: no weights."""
+    mismatch_correction: Literal["none", "truncate", "mask"] | None = None
+    """Weigh the policy loss by trainer's probability / engine's probability, and bring what is beyond the bounds to them, or leave it
+    out. Default: truncate where the two differ by design (`--engine vllm`, `--one_step_off_policy`), else none."""
+    mismatch_level: Annotated[
+        Literal["token", "sequence", "geometric", "arithmetic"] | None, read_when(run.corrects_mismatch)
+    ] = None
+    """Ratio that is compared with the bounds: each token's, the whole response's, or the mean over its tokens, geometric or
+    arithmetic (to mask by only). Default: token; sequence with `--ratio sequence`."""
+    mismatch_low: Annotated[float | None, at_least(0, ", or left out"), read_when(run.corrects_mismatch)] = None
+    """Lower bound of that ratio. Default: by level 0.5, 1/3, 0.99, 0.9 to mask; 0 to truncate."""
+    mismatch_high: Annotated[float | None, above(0, ", or left out"), read_when(run.corrects_mismatch)] = None
+    """Upper bound of that ratio. Default: by level 2, 3, 1.01, 1.1."""
+    off_policy_mask_threshold: Annotated[float | None, above(0, " (nats a token), or left out")] = None
+    """Leave out responses with a negative advantage once the policy has gone so far from the one that sampled them: mean of log
+    sampler's - log policy's probability (DeepSeek-V3.2). Default: none."""
     value_clip: Annotated[
         float | None, alias("rl_value_clip_range", "cliprange_value"), read_when(run.has_critic, off=None)
     ] = 0.2
@@ -240,6 +264,24 @@ class AlgoConfig:
     """Weight of the language-modelling loss: `policy loss + ptx_coef * ptx loss`."""
     entropy_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the entropy bonus."""
+    entropy_control: Literal["off", "top_entropy", "clip_cov", "kl_cov"] = "off"
+    """Tokens that the policy loss treats otherwise, so that entropy lasts. `top_entropy`: only the tokens of highest entropy are
+    learned from. `clip_cov`: some tokens whose logprob and advantage are both high are left out. `kl_cov`: the tokens where both are
+    highest are held back by a penalty."""
+    entropy_share: Annotated[
+        float | None,
+        alias("top_entropy_quantile"),
+        Range(lambda share: 0 < share <= 1, "be above 0 and at most 1"),
+        read_when(run.controls_entropy),
+    ] = None
+    """Share of the tokens of a collect step that are chosen so. Default: the papers', 0.2 for `top_entropy`, 0.0002 for `clip_cov`,
+    0.002 for `kl_cov`."""
+    clip_cov_low: Annotated[float, finite, alias("clip_cov_lb"), read_when(run.clips_covariances)] = 1.0
+    """`clip_cov` draws among tokens whose covariance (of logprob and advantage, each less its mean) is above this ..."""
+    clip_cov_high: Annotated[float, finite, alias("clip_cov_ub"), read_when(run.clips_covariances)] = 5.0
+    """... and below this."""
+    kl_cov_coef: Annotated[float, at_least(0), read_when(run.penalises_covariances)] = 1.0
+    """Weight of `kl_cov`'s penalty."""
     positive_lm_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the language-modelling loss on right responses (VAPO)."""
     positive_threshold: Annotated[float | None, read_when(run.learns_from_right_responses)] = None
@@ -260,7 +302,8 @@ class AlgoConfig:
     loss_reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     """Mean over all tokens of the optimizer step, over sequences, or the sum over a constant number of tokens."""
     truncated: Literal["terminal", "bootstrap", "mask"] = "terminal"
-    """A response cut by the length limit ends the episode, is continued by the critic's value, or is not trained on."""
+    """A response cut by the length limit ends the episode, is continued by the critic's value (in place of its score), or is not
+    trained on."""
 
 
 @dataclass
@@ -276,6 +319,9 @@ class TrainConfig(StepConfig):
     """Passes over the collected experience in each episode."""
     critic_lr: Annotated[float, at_least(0), read_when(run.has_own_critic)] = 9e-6
     """Peak learning rate of the critic."""
+    critic_steps: Annotated[int, at_least(1), read_when(run.has_own_critic, off=1)] = 1
+    """Optimizer steps of the critic in each of the actor's, each on a part of its samples (Open-Reasoner-Zero: 12). A critic
+    begins with a head that knows nothing, and may need more steps than a policy can take without going astray."""
     chunk_tokens: Annotated[int, alias("rl_chunk_size"), at_least(1)] = 1024
     """Response tokens that are projected to the vocabulary at once: fewer take less memory."""
     empty_device_cache: Annotated[
@@ -357,8 +403,8 @@ class RayConfig:
     max_reward_workers: Annotated[int, at_least(1), read_when(run.on_ray, run.has_workers_of_their_own)] = 4
     """Most of those processes, started while responses wait to be scored, and ended when there is nothing to do."""
     one_step_off_policy: Annotated[bool, read_when(run.on_ray, off=False), FIXED] = False
-    """Generate the next episode's responses while this one's are learned from, with the weights from before; needs
-    `--tis_cap`, which corrects for it."""
+    """Generate the next episode's responses while this one's are learned from, with the weights from before;
+    `--mismatch_correction` corrects for it."""
 
 
 @forbid_unknown
@@ -390,8 +436,11 @@ TINY_SETTINGS: dict[str, dict[str, Any]] = {
         "num_collect_steps": 1,
         "num_update_steps": 1,
         "train_batch_size": 64,
+        "accumulation_steps": 1,
         "lr": 3e-4,
         "critic_lr": 1e-3,
+        # With as many steps as the actor it has learned nothing by the time the actor has settled (docs/critic.md).
+        "critic_steps": 4,
         "weight_decay": 0.0,
         # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
         "num_threads": 1,

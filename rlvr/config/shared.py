@@ -9,8 +9,10 @@ from rlvr.config import conditions as run
 from rlvr.config.fields import (
     FIXED,
     FREE,
+    Range,
     alias,
     at_least,
+    between,
     free_on_resume,
     read_when,
 )
@@ -20,6 +22,8 @@ Plugin = Literal[
 ]  # fmt: skip
 BatchSize = Annotated[int, at_least(1)]
 LearningRate = Annotated[float, alias("learning_rate"), at_least(0)]
+LRSchedule = Literal["cosine", "linear", "constant"]
+Beta = Annotated[float, Range(lambda beta: 0 <= beta < 1, "be a number from 0 to below 1")]
 _SAME_PLUGIN: dict[str, Plugin] = {"colossalai_gemini": "gemini", "colossalai_zero2": "zero2"}
 
 
@@ -60,12 +64,21 @@ class StepConfig:
     """Most tokens in one forward and backward pass of one process (with padding, for models that can't do without).
     Default: no limit."""
     lr: LearningRate = 9e-6
-    """Peak learning rate. After the warm-up it follows a cosine down to a tenth. PPO's actor has this, `--critic_lr` is the
-    critic's."""
-    weight_decay: Annotated[float, at_least(0)] = 0.1
-    """AdamW's weight decay."""
+    """Peak learning rate. PPO's actor has this, `--critic_lr` is the critic's."""
+    lr_schedule: LRSchedule = "cosine"
+    """What learning rates do after the warm-up: follow a cosine or a straight line down to `--lr_floor`, or stay."""
+    lr_floor: Annotated[float, between(0, 1), read_when(run.lowers_lr)] = 0.1
+    """Learning rate of the last optimizer step as a share of the peak."""
     warmup_steps: Annotated[int | None, at_least(0)] = None
     """Optimizer steps of linear warm-up. Default: 2.5 % of all."""
+    weight_decay: Annotated[float, at_least(0)] = 0.1
+    """AdamW's weight decay."""
+    adam_beta1: Beta = 0.9
+    """Share that AdamW's mean of gradients keeps at each optimizer step."""
+    adam_beta2: Beta = 0.999
+    """Share that AdamW's mean of squared gradients keeps at each optimizer step."""
+    adam_eps: Annotated[float, alias("adam_epsilon"), at_least(0)] = 1e-8
+    """Added to the root of that mean, by which AdamW divides."""
     grad_clip: Annotated[float, alias("max_grad_norm"), at_least(0)] = 1.0
     """Norm to which gradients are clipped, once for each optimizer step; 0 = off."""
     max_skipped_steps: Annotated[int, at_least(1), FREE] = 10

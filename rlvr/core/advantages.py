@@ -7,7 +7,7 @@ collected batch, after scoring and before the first mini-batch; whitening comes 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import torch
@@ -182,9 +182,20 @@ def reinforce_pp(inputs: AdvantageInputs) -> AdvantageOutputs:
 
     A_t = sum over l of gamma^l r_{t+l}; whitening over all tokens of all ranks takes the place of a baseline.
     """
+    return AdvantageOutputs(plain_returns(replace(inputs, bootstrap=None)))
+
+
+@torch.no_grad()
+def plain_returns(inputs: AdvantageInputs) -> Tensor:
+    """[B, R] the discounted rewards from each token on, 0 outside the mask; beyond a cut response stands `bootstrap`.
+
+    sum over l of gamma^l r_{t+l}: what values foretell, and are judged by (`critic/explained_variance`). The critic's targets
+    are the same only at lambda 1; below, they lean on the values themselves.
+    """
     mask = inputs.mask.bool()
     rewards = torch.where(mask, at_least_float32(inputs.rewards), 0.0)
-    return AdvantageOutputs(_backwards(rewards, torch.zeros_like(rewards), mask, inputs.gamma, 1.0, None))
+    bootstrap = None if inputs.bootstrap is None else inputs.bootstrap.to(rewards.dtype)
+    return _backwards(rewards, torch.zeros_like(rewards), mask, inputs.gamma, 1.0, bootstrap)
 
 
 # Estimators that give a whole response one advantage, by comparing its return with those of other responses to the same

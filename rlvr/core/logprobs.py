@@ -9,6 +9,7 @@ Old, new and reference logprobs all come from here, with one temperature, so tha
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -57,6 +58,7 @@ def chunked_logprobs(
     scale: float = 1.0,
     chunk_tokens: int = 1024,
     with_entropy: bool = True,
+    float32: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`selected_logprobs` of the logits of a linear head, without ever keeping these logits.
 
@@ -74,6 +76,7 @@ def chunked_logprobs(
         scale: factor of the logits (Cohere's `logit_scale`; 1 / Granite's `logits_scaling`).
         chunk_tokens: tokens whose logits exist at the same time.
         with_entropy: False saves the work; the entropies are then 0.
+        float32: multiply in float32 whatever the states and the head are in, and under autocast too.
 
     Returns:
         `(logprobs, entropy)`, both [N], float32 (float64 for float64 states).
@@ -85,7 +88,7 @@ def chunked_logprobs(
     if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
         return handle_torch_function(
             chunked_logprobs, tensors, hidden, weight, targets, bias=bias, temperature=temperature, softcap=softcap, scale=scale,
-            chunk_tokens=chunk_tokens, with_entropy=with_entropy,
+            chunk_tokens=chunk_tokens, with_entropy=with_entropy, float32=float32,
         )  # fmt: skip
     _check_temperature(temperature)
     if softcap is not None and not softcap > 0:
@@ -93,10 +96,13 @@ def chunked_logprobs(
     if chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
     # The backward pass runs outside autocast, so the casts happen here, where autograd sees them.
-    hidden, weight = _autocast(hidden), _autocast(weight)
-    bias = None if bias is None else _autocast(bias)
+    cast = at_least_float32 if float32 else _autocast
+    hidden, weight = cast(hidden), cast(weight)
+    bias = None if bias is None else cast(bias)
     options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy)
-    logprobs, entropy = _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
+    # Autocast would round the products of a float32 head.
+    with torch.autocast(hidden.device.type, enabled=False) if float32 else nullcontext():
+        logprobs, entropy = _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
     return logprobs, entropy
 
 

@@ -78,7 +78,7 @@ class PolicyLoss:
     ratio: Tensor
     """Probability under the policy / probability under the policy that sampled."""
     clipped: Tensor
-    """True where a bound is active, that is, where the token has no gradient. Its mean is the clip fraction."""
+    """True where a bound is active. Its mean is the clip fraction."""
     approx_kl: Tensor
     """0.5 * (logprobs - old_logprobs)², the estimate k2, which TRL calls approxkl."""
 
@@ -113,12 +113,8 @@ def clipped_policy_loss(
         raise ValueError(f"clip ranges must not be negative, got {clip_range} and {high}")
     if dual_clip is not None and not dual_clip > 1:
         raise ValueError(f"dual_clip must be above 1 (or None for none), got {dual_clip}")
-    difference = at_least_float32(logprobs) - at_least_float32(old_logprobs).detach()
-    finite = all_finite(difference, advantages)
-    log_ratio = zero_unless(finite, difference)
-    gain = zero_unless(finite, at_least_float32(advantages).detach())
-
-    ratio = bounded_exp(log_ratio)
+    move = _Move.of(logprobs, old_logprobs, advantages)
+    ratio, gain = move.ratio, move.gain
     free = -gain * ratio
     bound = -gain * ratio.clamp(1.0 - clip_range, 1.0 + high)
     loss = torch.maximum(free, bound)
@@ -128,12 +124,101 @@ def clipped_policy_loss(
         over = (gain < 0) & (loss > ceiling)
         loss = torch.where(over, ceiling, loss)
         clipped = clipped | over
-    return PolicyLoss(
-        loss=nan_unless(finite, loss),
-        ratio=nan_unless(finite, ratio.detach()),
-        clipped=clipped.detach(),
-        approx_kl=nan_unless(finite, 0.5 * log_ratio.detach().square()),
-    )
+    return move.result(loss, clipped)
+
+
+def cispo_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_range: float,
+    clip_range_high: float | None = None,
+) -> PolicyLoss:
+    """CISPO: -sg(clip(r, 1 - clip_range, 1 + clip_range_high)) A log p; any shape (MiniMax-M1, arXiv:2506.13585, eq. 4 and 5).
+
+    The bounded ratio is a weight without a gradient, so that no token loses its own: `clipped` tokens here learn with the bound
+    as their weight. The paper has no lower bound, which is a `clip_range` of 1.
+
+    Args:
+        logprobs, old_logprobs, advantages: as for `clipped_policy_loss`.
+        clip_range, clip_range_high: how far the weight may be below and above 1; by default as far.
+
+    Raises:
+        ValueError: a negative range.
+    """
+    high = clip_range if clip_range_high is None else clip_range_high
+    if not (clip_range >= 0 and high >= 0):
+        raise ValueError(f"clip ranges must not be negative, got {clip_range} and {high}")
+    move = _Move.of(logprobs, old_logprobs, advantages)
+    ratio = move.ratio.detach()
+    weight = ratio.clamp(max(0.0, 1.0 - clip_range), 1.0 + high)
+    # In this order: an advantage of padding may be so large that weight x advantage is infinite, and 0 x infinity is NaN.
+    return move.result(-move.gain * (weight * move.logprobs), weight != ratio)
+
+
+def sapo_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, *, tau_pos: float, tau_neg: float
+) -> PolicyLoss:
+    """SAPO: -(4 / tau) sigmoid(tau (r - 1)) A, a gate in place of a bound; any shape (Gao et al. 2025, arXiv:2511.20347, eq. 5, 6).
+
+    Its slope in the ratio r is 4 p (1 - p) with p the sigmoid: 1 at r = 1, as without a gate, and falling smoothly on both sides,
+    the faster the greater tau. Nothing counts as `clipped`.
+
+    Args:
+        logprobs, old_logprobs, advantages: as for `clipped_policy_loss`.
+        tau_pos: tau where A > 0.
+        tau_neg: tau elsewhere; the paper's is greater, as pushing a token down lifts all others.
+
+    Raises:
+        ValueError: a tau that is not above 0.
+    """
+    if not (tau_pos > 0 and tau_neg > 0):
+        raise ValueError(f"tau must be above 0, got {tau_pos} and {tau_neg}")
+    move = _Move.of(logprobs, old_logprobs, advantages)
+    tau = torch.full_like(move.gain, tau_neg).masked_fill(move.gain > 0, tau_pos)
+    gate = torch.sigmoid(tau * (move.ratio - 1.0)) * 4.0 / tau
+    return move.result(-gate * move.gain, torch.zeros_like(move.finite))
+
+
+def kl_cov_penalty(logprobs: Tensor, old_logprobs: Tensor, penalised: Tensor) -> Tensor:
+    """|log p - log p_old| of the tokens that KL-Cov holds back, 0 elsewhere; any shape.
+
+    Cui et al. 2025, arXiv:2505.22617, sec. 4.2: a divergence from the policy that sampled, for which their published code takes the
+    absolute difference.
+    """
+    difference = at_least_float32(logprobs) - at_least_float32(old_logprobs).detach()
+    return zero_unless(penalised, difference).abs()
+
+
+@dataclass(frozen=True)
+class _Move:
+    """What the policy losses compute with, where it is finite: elsewhere 0, without a gradient."""
+
+    finite: Tensor
+    logprobs: Tensor
+    log_ratio: Tensor
+    ratio: Tensor
+    gain: Tensor
+    """The advantages."""
+
+    @classmethod
+    def of(cls, logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor) -> "_Move":
+        new = at_least_float32(logprobs)
+        difference = new - at_least_float32(old_logprobs).detach()
+        finite = all_finite(difference, advantages)
+        log_ratio = zero_unless(finite, difference)
+        gain = zero_unless(finite, at_least_float32(advantages).detach())
+        return cls(finite, zero_unless(finite, new), log_ratio, bounded_exp(log_ratio), gain)
+
+    def result(self, loss: Tensor, clipped: Tensor) -> PolicyLoss:
+        """NaN where the inputs were not finite."""
+        return PolicyLoss(
+            loss=nan_unless(self.finite, loss),
+            ratio=nan_unless(self.finite, self.ratio.detach()),
+            clipped=clipped.detach(),
+            approx_kl=nan_unless(self.finite, 0.5 * self.log_ratio.detach().square()),
+        )
 
 
 def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> Tensor:
@@ -150,29 +235,6 @@ def sequence_logprobs(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> T
     new, old = at_least_float32(logprobs), at_least_float32(old_logprobs).detach()
     mean = masked_mean(new.detach() - old, mask, dim=1)[:, None]  # [B, 1]
     return old + mean + (new - new.detach())  # the last term is 0, and carries the gradient
-
-
-def importance_weights(logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
-    """min(trainer's probability / sampler's probability, cap): weights for tokens from an engine of its own; any shape.
-
-    An engine with other kernels or another precision samples from a distribution that differs from the one whose
-    logprobs are trained; the weight makes the gradient right again, and the cap keeps its variance finite (truncated
-    importance sampling: Ionides 2008; Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL
-    Training"). What is not finite gives NaN.
-
-    Args:
-        logprobs: of the sampled tokens under the model in the trainer, at the time of sampling.
-        sampler_logprobs: as the engine gave them.
-        cap: above 0.
-
-    Raises:
-        ValueError: a cap that is not above 0.
-    """
-    if not cap > 0:
-        raise ValueError(f"the cap of importance weights must be above 0, got {cap}")
-    difference = at_least_float32(logprobs).detach() - at_least_float32(sampler_logprobs).detach()
-    finite = all_finite(difference)
-    return nan_unless(finite, bounded_exp(zero_unless(finite, difference)).clamp(max=cap))
 
 
 @dataclass(frozen=True)

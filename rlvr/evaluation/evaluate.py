@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers.utils.logging import disable_progress_bar
 
@@ -17,6 +16,7 @@ from rewards import load_plugins
 from rlvr.boost import process as processes
 from rlvr.boost.process import gather_json
 from rlvr.config.reward_options import parse_reward_options
+from rlvr.config.secrets import redacted
 from rlvr.data.prompts import fingerprint
 from rlvr.evaluation.evaluator import Evaluator, GradedResponse
 from rlvr.evaluation.policy import Policy
@@ -26,6 +26,7 @@ from rlvr.evaluation.summary import summarise, summarise_each
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Sampling
 from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.tracking.terminal import Terminal
 
 # Flags that change a response or its verdict: with another value it is another evaluation, which --resume refuses.
 IDENTITY = (
@@ -68,7 +69,9 @@ def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
         batch_size=a.generation_batch_size,
     )
     evaluator = Evaluator(asked, engine, sampling, tokenizer, conversation, a.seed, a.num_generations)
-    identity = {name: getattr(a, name) for name in IDENTITY} | {"problems": fingerprint(one.prompt for one in asked)}
+    identity = {name: redacted(getattr(a, name)) for name in IDENTITY} | {
+        "problems": fingerprint(one.prompt for one in asked)
+    }
     folder = Path(a.save_path) if a.save_path else None
     records = Records(
         folder if process.is_main else None,
@@ -126,7 +129,7 @@ def _lines(rewards: RLVRRewardModel, answers: Sequence[GradedResponse]) -> Itera
 
 
 def _bar(total: int, done: int, quiet: bool) -> Progress:
-    console = Console(stderr=True, quiet=quiet)
+    console = Terminal(stderr=True, quiet=quiet)
     bar = Progress(
         TextColumn("answering"),
         BarColumn(bar_width=24),

@@ -2,7 +2,8 @@
 
 When all responses to a prompt are paid the same, comparing them teaches nothing, and the batch is smaller than it looks.
 With `--dynamic_sampling` a collect step goes through here instead of `BaseExperienceMaker.make_experience`: such groups are
-dropped before any model is run on them, and the batch is refilled from the prompts that come next. After `max_refills` rounds
+dropped before any model is run on them, and the batch is refilled from the prompts that come next; those that were drawn and not
+needed come first in the next collect step. After `max_refills` rounds
 the places that are left go to dropped groups, which are not trained on: batches, optimizer steps and schedules keep their
 sizes. (DAPO samples until the batch is full; a policy that gets everything right would never finish.)
 """
@@ -53,7 +54,7 @@ class _Pool:
 
 def collect_with_signal(
     maker: BaseExperienceMaker,
-    prompts: Sequence[Prompt],
+    waiting: list[Prompt],
     next_prompts: Callable[[], Sequence[Prompt]],
     any_rank: Callable[[bool], bool],
     meter: Meter,
@@ -63,11 +64,11 @@ def collect_with_signal(
     """Like `maker.make_experience`, with as many groups, and with signal in each as far as `max_refills` allow.
 
     All ranks draw further prompts together as long as any of them is short, so that each calls `next_prompts` and `any_rank`
-    equally often (pitfall A24). A rank that has enough leaves its share of them unused.
+    equally often (pitfall A24). What a rank does not need of its share waits for the next collect step.
 
     Args:
         maker: samples, scores and assembles.
-        prompts: this process's share, each prompt once.
+        waiting: prompts that this process has drawn and not sampled yet, the oldest first; changed in place.
         next_prompts: gives this process's share of the next batch of prompts. Called by all ranks together.
         any_rank: whether any rank says yes. Collective.
         meter: receives the metrics; those of samples and scores count all that was sampled, dropped groups too.
@@ -80,23 +81,33 @@ def collect_with_signal(
     max_refills = maker.config.algo.max_refills
     seconds: dict[str, float] = {}
     pool = _Pool(maker.config.rollout.num_generations)
-    target, refills = len(prompts), 0
+    share = next_prompts()
+    target, refills = len(share), 0
+    waiting += share
     with maker.sampling_weights():  # for all rounds at once, of which the ranks make different numbers
-        _sample(maker, prompts, pool, meter, seconds, *seed)
-        while refills < max_refills and any_rank(pool.with_signal < target):
-            refills += 1
-            share = list(next_prompts())
-            while share and pool.with_signal < target:
+        _sample(maker, _take(waiting, target), pool, meter, seconds, *seed)
+        while True:
+            while waiting and pool.with_signal < target:
                 # As many prompts as should suffice, by the share of groups with signal so far; then more only if they did not.
                 acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
-                some = math.ceil((target - pool.with_signal) / acceptance)
-                _sample(maker, share[:some], pool, meter, seconds, *seed, "refill", refills, len(share))
-                share = share[some:]
+                some = _take(waiting, math.ceil((target - pool.with_signal) / acceptance))
+                _sample(maker, some, pool, meter, seconds, *seed, "refill", len(pool.signal))
+            if refills == max_refills or not any_rank(pool.with_signal < target):
+                break
+            refills += 1
+            waiting += next_prompts()
     meter.add("dynamic/refills", refills)
     record_groups(meter, pool.with_signal, len(pool.signal))
     meter.add_count("dynamic/groups_sampled", len(pool.signal))
     meter.add_count("dynamic/groups_missing", max(0, target - pool.with_signal))
-    return _finish(maker, pool, target, meter, seconds, monte_carlo), len(pool.rollouts)
+    return _finish(maker, pool, target, meter, seconds, *seed, monte_carlo=monte_carlo), len(pool.rollouts)
+
+
+def _take(waiting: list[Prompt], count: int) -> list[Prompt]:
+    """The first prompts, which wait no longer."""
+    taken = waiting[:count]
+    del waiting[:count]
+    return taken
 
 
 def _sample(
@@ -122,14 +133,20 @@ def _sample(
 
 
 def _finish(
-    maker: BaseExperienceMaker, pool: _Pool, target: int, meter: Meter, seconds: dict[str, float], monte_carlo: bool
+    maker: BaseExperienceMaker,
+    pool: _Pool,
+    target: int,
+    meter: Meter,
+    seconds: dict[str, float],
+    *seed: int | str,
+    monte_carlo: bool,
 ) -> Collected:
     """Run the models over the chosen groups only, and form their experience."""
     rows, signal = pool.choose(target)
     everything = Verdicts.join(pool.verdicts)
-    record_totals(meter, everything.totals, everything.trained)
+    record_totals(meter, everything.totals, everything.scored)
     verdicts = everything.take(rows, torch.tensor(signal))
     rollouts = [pool.rollouts[row] for row in rows]
     scores = maker.run_models(rollouts, seconds)
-    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, monte_carlo)
+    experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
     return Collected(experience, [pool.samples[r] for r in rows], [pool.results[r] for r in rows], seconds)

@@ -31,8 +31,10 @@ class Experience:
         mask: [R] true where the token is trained on; all false for a response that no reward function applied to.
         values: [R] V(s_t), before each token; None without a critic.
         returns: [R] the critic's targets, never whitened; None without a critic.
-        importance: [R] truncated weight of each token, for an engine whose probabilities are not the trainer's; None = 1.
+        sampler_logprobs: [R] as the engine gave them, where the loss corrects for what they differ by; None where it does not.
+        kept: [R] true where the policy loss counts the token; false for what `entropy_control` leaves out; None = everywhere.
         positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
+        penalised: [R] true on tokens that KL-Cov holds back; None without it.
     """
 
     prompt_ids: Tensor
@@ -43,8 +45,10 @@ class Experience:
     mask: Tensor
     values: Tensor | None = None
     returns: Tensor | None = None
-    importance: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
+    kept: Tensor | None = None
+    penalised: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)

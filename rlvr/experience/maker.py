@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
@@ -29,14 +30,24 @@ from rlvr.boost.frozen import Reference
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
-from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, get_estimator
+from rlvr.config.conditions import correction_of, kl_kind_of
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
+from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
-from rlvr.core.losses import importance_weights
 from rlvr.core.masked import whiten
+from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
+from rlvr.errors import UserError
 from rlvr.experience.experience import Experience, split
-from rlvr.experience.metrics import record_groups, record_importance, record_samples, record_scores, record_totals
-from rlvr.experience.scoring import ModelScores, score_rollouts
+from rlvr.experience.metrics import (
+    record_groups,
+    record_mismatch,
+    record_samples,
+    record_scores,
+    record_totals,
+    record_values,
+)
+from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
@@ -112,6 +123,7 @@ class BaseExperienceMaker(ABC):
         self.reward_model, self.sampling, self.config = reward_model, sampling, config
         self.kl_coef = config.algo.kl_coef
         self.estimator = get_estimator(config.algo.estimator)
+        self.kl_kind, self.correction = kl_kind_of(config), correction_of(config)
 
     @abstractmethod
     def respond(
@@ -148,11 +160,11 @@ class BaseExperienceMaker(ABC):
         with timed(seconds, "reward"):
             results = responses.scoring.result()
             verdicts = self.judge(responses.rollouts, results, meter, greedy)
-        record_totals(meter, verdicts.totals, verdicts.trained)
+        record_totals(meter, verdicts.totals, verdicts.scored)
         if (group := self.config.rollout.num_generations) > 1:
             signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
-        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, monte_carlo)
+        experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
         return Collected(experience, responses.samples, results, seconds)
 
     def greedy_responses(
@@ -183,11 +195,12 @@ class BaseExperienceMaker(ABC):
         verdicts: Verdicts,
         meter: Meter,
         seconds: dict[str, float],
+        *seed: int | str,
         monte_carlo: bool = False,
     ) -> list[Experience]:
         """Form token rewards and advantages, and cut them into the experience of each response, without padding.
 
-        B responses, R tokens in the longest of them.
+        B responses, R tokens in the longest of them. `seed` and `monte_carlo` are those of `make_experience`.
         """
         a, mask = self.config.algo, scores.mask
         with timed(seconds, "score"):
@@ -195,73 +208,126 @@ class BaseExperienceMaker(ABC):
             totals, trained = verdicts.totals.to(mask.device), verdicts.trained.to(mask.device)
             # Without a reference model the divergence is 0 on every token.
             ref_logprobs = scores.ref_logprobs if scores.ref_logprobs is not None else scores.logprobs
-            kl = kl_estimate(scores.logprobs, ref_logprobs, a.kl_estimator)
+            kl = kl_estimate(scores.logprobs, ref_logprobs, self.kl_kind)
+            # [B] true where the critic's value stands for all that would have followed. The score is part of that: paid besides,
+            # it would be counted twice, and values fitted to such returns would grow without end.
+            continued = self._continued(rollouts, scores)
             # [B, R] each. A divergence that is a term of the loss (`kl_in`) is not taken off the rewards as well.
-            rewards, non_score = token_rewards(totals, kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0)
+            rewards, non_score = token_rewards(
+                totals.masked_fill(continued, 0.0), kl, mask, self.kl_coef if a.kl_in == "reward" else 0.0
+            )
+            # [B, R] & [B, 1]: tokens that are trained on. A response that is not still counts in its group's baseline.
+            learned = mask & trained[:, None]
             # The mean stays: moved, it would pay or fine every token merely for being there. Collective: every rank comes here
             # equally often.
             if a.whiten_rewards:
-                rewards = whiten(rewards, mask, shift_mean=False, all_reduce=all_reduce_sum)
-            out = self._advantages(rollouts, scores, rewards, verdicts, monte_carlo)
-            record_scores(meter, scores, kl, non_score, totals, trained, out.returns)
-            meter.add_tokens("advantages", out.advantages, mask)
+                rewards = whiten(rewards, learned, shift_mean=False, all_reduce=all_reduce_sum)
+            inputs = self._inputs(rollouts, scores, rewards, continued, verdicts, monte_carlo)
+            out = self.estimator(inputs)
+            record_scores(meter, scores, kl, non_score, verdicts)
+            if scores.values is not None:
+                record_values(meter, scores.values, plain_returns(inputs), learned)
+            meter.add_tokens("advantages", out.advantages, learned)
             columns = {
                 "logprobs": scores.logprobs,
                 "ref_logprobs": ref_logprobs,
                 "advantages": out.advantages,
-                # [B, R] & [B, 1]. Last of all: a cut response that is not trained on still counts in its group's baseline.
-                "mask": mask & trained[:, None],
+                "mask": learned,
                 "values": scores.values,
                 "returns": out.returns,
-                "importance": self._importance(rollouts, scores, meter),
+                "sampler_logprobs": self._sampler_logprobs(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
             }
+            if a.entropy_control != "off":
+                columns |= self._controlled(scores, out.advantages, learned, meter, *seed)
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
-    def _advantages(
+    def _continued(self, rollouts: Sequence[Rollout], scores: ModelScores) -> Tensor:
+        """[B] true for responses that the length limit cut, where the critic's value is to continue them."""
+        cut = torch.tensor([not r.finished for r in rollouts], device=scores.mask.device)
+        bootstraps = self.config.algo.truncated == "bootstrap" and scores.last_values is not None
+        return cut if bootstraps else torch.zeros_like(cut)
+
+    def _inputs(
         self,
         rollouts: Sequence[Rollout],
         scores: ModelScores,
         rewards: Tensor,
+        continued: Tensor,
         verdicts: Verdicts,
         monte_carlo: bool,
-    ) -> AdvantageOutputs:
-        """Advantages and critic targets, [B, R] each, from token rewards [B, R]."""
+    ) -> AdvantageInputs:
+        """What advantages and critic targets are made of, with token rewards [B, R]; responses that are `continued` ([B]) by the
+        critic's value end with it."""
         a, device = self.config.algo, rewards.device
-        finished = torch.tensor([r.finished for r in rollouts], device=device)
-        # [B] the value after the last token, of responses that the length limit cut; 0 where the stop token ended them.
-        bootstrap = None
-        if a.truncated == "bootstrap" and scores.last_values is not None:
-            bootstrap = scores.last_values * ~finished
-        return self.estimator(
-            AdvantageInputs(
-                rewards,
-                scores.values,
-                scores.mask,
-                gamma=a.gamma,
-                lam=a.lam,
-                critic_lam=1.0 if monte_carlo else a.critic_lam,
-                lam_alpha=a.lam_alpha,
-                bootstrap=bootstrap,
-                # Responses to one prompt stand in a row, so their place gives the group.
-                groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
-                scored=verdicts.scored.to(device),
-                greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
-            )
+        # [B] the value after the last token; 0 where the response ends.
+        bootstrap = None if scores.last_values is None else scores.last_values.masked_fill(~continued, 0.0)
+        return AdvantageInputs(
+            rewards,
+            scores.values,
+            scores.mask,
+            gamma=a.gamma,
+            lam=a.lam,
+            critic_lam=1.0 if monte_carlo else a.critic_lam,
+            lam_alpha=a.lam_alpha,
+            bootstrap=bootstrap,
+            # Responses to one prompt stand in a row, so their place gives the group.
+            groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
+            scored=verdicts.scored.to(device),
+            greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
         )
 
-    def _importance(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
-        """[B, R] truncated importance weights of the tokens; None unless asked for, and the engine gave its logprobs."""
-        given = [r.logprobs for r in rollouts]
-        cap = self.config.algo.tis_cap
-        if cap is None or any(row is None for row in given):
+    def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
+        """[B, R] the engine's own logprobs, if the loss reads them. How far they are from the trainer's is recorded wherever
+        there are both.
+
+        Raises:
+            UserError: they are to be corrected for, and the engine gave none.
+        """
+        a, needed = self.config.algo, self.correction.how != "none"
+        given = [r.logprobs for r in rollouts if r.logprobs is not None]
+        if len(given) < len(rollouts) or a.old_logprobs == "sampled":
+            if needed:
+                raise UserError(
+                    f"--mismatch_correction {self.correction.how}: the engine gave no logprobs of what it sampled (this model may be "
+                    "one that it leaves to transformers' generate): give --mismatch_correction none"
+                )
             return None
-        of_sampler = pad_sequence([row.float() for row in given if row is not None], batch_first=True)
-        of_sampler = of_sampler.to(scores.logprobs.device)
-        # Columns may differ: scores have at least one, the engine none where all responses are empty.
-        weights = importance_weights(scores.logprobs[:, : of_sampler.size(1)], of_sampler, cap)
-        record_importance(meter, weights, cap, scores.mask[:, : of_sampler.size(1)])
-        return weights
+        of_sampler = pad_sequence([row.float() for row in given], batch_first=True).to(scores.logprobs.device)
+        # Scores have at least one column, the engine's none where all responses are empty.
+        of_sampler = pad(of_sampler, (0, scores.mask.size(1) - of_sampler.size(1)))
+        record_mismatch(meter, scores.logprobs, of_sampler, scores.mask, self.correction)
+        return of_sampler if needed or a.off_policy_mask_threshold is not None else None
+
+    def _controlled(
+        self,
+        scores: ModelScores,
+        advantages: Tensor,
+        mask: Tensor,
+        meter: Meter,
+        *seed: int | str,
+    ) -> Columns:
+        """The column of `Experience`, [B, R], by which the policy loss treats the tokens of `entropy_control` otherwise. Collective."""
+        a, device = self.config.algo, mask.device
+        assert a.entropy_control != "off"
+        share = SHARES[a.entropy_control] if a.entropy_share is None else a.entropy_share
+        lots = torch.Generator().manual_seed(derive_seed("entropy control", *seed, _rank()))
+        chosen = choose_tokens(
+            a.entropy_control,
+            share,
+            mask,
+            logprobs=scores.logprobs,
+            advantages=advantages,
+            entropy=scores.entropy,
+            lots=torch.rand(mask.shape, generator=lots).to(device),
+            covariances_from=a.clip_cov_low,
+            covariances_to=a.clip_cov_high,
+            all_reduce=all_reduce_sum,
+        )
+        meter.add_tokens("policy/controlled", chosen.float(), mask)
+        if a.entropy_control == "kl_cov":
+            return {"penalised": chosen}
+        return {"kept": chosen if a.entropy_control == "top_entropy" else ~chosen}
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):
@@ -311,7 +377,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         scoring = self.reward_model.begin()
         with timed(seconds, "rollout"):
             # The rank too, or all processes would draw alike (pitfall A29).
-            place = (*seed, dist.get_rank() if dist.is_initialized() else 0)
+            place = (*seed, _rank())
             with self.actor.full_weights() as actor:
                 for batch in self.engine.stream(actor.model, prompts, sampling, place):
                     some = prompts[len(rollouts) : len(rollouts) + len(batch)]
@@ -371,6 +437,10 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     enter_phase(name)
     yield
     seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def _rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Experience]:

@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from rewards.combine import Combined
+from rlvr.core.kl import kl_estimate
+from rlvr.core.mismatch import BOUNDS, Correction, Level, importance_weights, log_ratios, ratios
 from rlvr.experience.scoring import ModelScores
+from rlvr.experience.verdicts import Verdicts
 from rlvr.rollout.engine import Rollout
 from rlvr.scorers.rules import metrics_of
 from rlvr.tracking.meter import Meter
 
 
-def record_totals(meter: Meter, totals: Tensor, counted: Tensor) -> None:
-    """Record the pay of responses: the mean of [B] totals over those that are `counted` ([B])."""
-    meter.add("objective/scores", totals[counted].sum(), counted.sum())
-    meter.add("_scores_squared", totals[counted].double().square().sum(), counted.sum())
+def record_totals(meter: Meter, totals: Tensor, scored: Tensor) -> None:
+    """Record the pay of responses: the mean of [B] totals over those that are `scored` ([B]), whether they are trained on or not."""
+    meter.add("objective/scores", totals[scored].sum(), scored.sum())
+    meter.add("_scores_squared", totals[scored].double().square().sum(), scored.sum())
 
 
 def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
@@ -28,32 +31,31 @@ def record_groups(meter: Meter, with_signal: int, groups: int) -> None:
     meter.add("objective/groups_with_signal", with_signal, groups)
 
 
-def record_scores(
-    meter: Meter,
-    scores: ModelScores,
-    kl: Tensor,
-    non_score: Tensor,
-    totals: Tensor,
-    trained: Tensor,
-    returns: Tensor | None,
-) -> None:
-    """Record divergence, entropy and values ([B, R] each), and how well the values predict the returns."""
+def record_scores(meter: Meter, scores: ModelScores, kl: Tensor, non_score: Tensor, verdicts: Verdicts) -> None:
+    """Record divergence and entropy ([B, R] each)."""
     mask, count = scores.mask, scores.mask.size(0)
+    totals, scored = verdicts.totals.to(mask.device), verdicts.scored.to(mask.device)
     zero = torch.zeros_like(kl)
     meter.add("objective/kl", torch.where(mask, kl, zero).sum(), count)
     meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
     meter.add("objective/non_score_reward", non_score.sum(), count)
-    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[trained].sum(), trained.sum())
+    meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[scored].sum(), scored.sum())
     if scores.entropy is not None:
         meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
-    if scores.values is None or returns is None:
-        return
-    meter.add_tokens("value", scores.values, mask)
+
+
+def record_values(meter: Meter, values: Tensor, returns: Tensor, mask: Tensor) -> None:
+    """Record values ([B, R]), and how well they foretell the plain returns ([B, R]) of the tokens that are trained on.
+
+    Plain returns whatever the critic's targets are: at a lambda below 1 these hold the values of later tokens, so that a
+    critic which says the same all along a response would explain them, right or wrong.
+    """
+    meter.add_tokens("value", values, mask)
     # Ingredients of the explained variance. As sums, because a mean of the ranks' own variances would be another number.
     meter.add_tokens("_returns", returns, mask)
     meter.add_tokens("_returns_squared", returns**2, mask)
-    meter.add_tokens("_residuals", returns - scores.values, mask)
-    meter.add_tokens("_residuals_squared", (returns - scores.values) ** 2, mask)
+    meter.add_tokens("_residuals", returns - values, mask)
+    meter.add_tokens("_residuals_squared", (returns - values) ** 2, mask)
 
 
 def record_samples(
@@ -68,10 +70,30 @@ def record_samples(
             meter.add(name, value)
 
 
-def record_importance(meter: Meter, weights: Tensor, cap: float, mask: Tensor) -> None:
-    """Record how far the engine's probabilities are from the trainer's: the mean weight, and the share of tokens at the cap."""
-    meter.add_tokens("sampler/weight_avg", weights, mask)
-    meter.add_tokens("sampler/capped", (weights >= cap).float(), mask)
+def record_mismatch(
+    meter: Meter, logprobs: Tensor, sampler_logprobs: Tensor, mask: Tensor, correction: Correction
+) -> None:
+    """Record how far the engine's probabilities are from the trainer's ([B, R] each), and what a correction does about it.
+
+    The shares outside bounds are those of `BOUNDS` whatever the correction's own are, so that runs can be compared.
+    """
+    log_ratio, some = log_ratios(logprobs, sampler_logprobs), mask.any(dim=1)
+    meter.add_tokens("sampler/delta_avg", log_ratio.abs(), mask)
+    meter.add_max("sampler/delta_max", log_ratio.abs(), mask)
+    meter.add_tokens("sampler/kl", kl_estimate(sampler_logprobs, logprobs, "k3"), mask)
+    meter.add_tokens("sampler/tokens_outside", _outside(log_ratio, mask, "token"), mask)
+    meter.add_tokens("sampler/responses_outside", _outside(log_ratio, mask, "sequence")[:, 0], some)
+    if correction.how != "none":
+        weights = importance_weights(logprobs, sampler_logprobs, mask, correction)
+        judged = ratios(log_ratio, mask, correction.level)
+        meter.add_tokens("sampler/weight_avg", weights, mask)
+        meter.add_tokens("sampler/corrected", ((judged < correction.low) | (judged > correction.high)).float(), mask)
+
+
+def _outside(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
+    """[B, R] 1 where the ratio at this level is beyond its usual bounds, else 0."""
+    (low, high), found = BOUNDS[level], ratios(log_ratio, mask, level)
+    return ((found < low) | (found > high)).float()
 
 
 # ColossalChat's names of the same quantities.

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
+from rlvr.core.masked import at_least_float32
 from rlvr.errors import UserError
 from rlvr.models.backbone import DTYPE_ARGUMENT, at_responses, hidden_states, model_inputs, scatter_responses
 from rlvr.models.batch import SequenceBatch, collate
@@ -35,6 +37,32 @@ class ActorOutput(NamedTuple):
     """[B, R] V(s_t), the state before response token t; None from an actor without a value head."""
     last_values: Tensor | None = None
     """[B] the value after the last token; None likewise."""
+
+
+class Float32Head(nn.Linear):
+    """A head that multiplies in float32 whatever the rest of the model runs in, under autocast too.
+
+    bf16 rounds logits to 8 bits, so that the engine that samples and the trainer differ by whole per cents in the probability of a
+    token (MiniMax-M1, arXiv:2506.13585, sec. 3.2). It has the weights and names of the `nn.Linear` that it replaces.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        bias = None if self.bias is None else at_least_float32(self.bias)
+        with torch.autocast(input.device.type, enabled=False):
+            return F.linear(at_least_float32(input), at_least_float32(self.weight), bias)
+
+
+def use_float32_head(model: PreTrainedModel) -> PreTrainedModel:
+    """Make the model's head one of those; returns the model.
+
+    Raises:
+        UserError: its head is not a matrix of its own.
+    """
+    head = model.get_output_embeddings()
+    if type(head) is not nn.Linear:
+        raise UserError(f"--float32_head: the model's head is no plain matrix, but {type(head).__name__}; leave it out")
+    head.__class__ = Float32Head
+    return model
 
 
 def _as_it_is(weight: Tensor) -> Tensor:
@@ -108,6 +136,7 @@ class Actor(Role):
             softcap=self._softcap,
             chunk_tokens=self.chunk_tokens,
             with_entropy=with_entropy,
+            float32=isinstance(self.model.get_output_embeddings(), Float32Head),
         )
         return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch))
 

@@ -22,6 +22,7 @@ from rewards.combine import Combined
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.frozen import AdapterOff
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import freeze, resolve_precision
 from rlvr.checkpoint.checkpointer import SavedRole
 from rlvr.config import Config
@@ -181,7 +182,7 @@ class TrainablePPORole(BasePPORole):
     def _boost(self, model: torch.nn.Module, lr: float, steps: int) -> None:
         """Put the model under a Booster, with a schedule over this many optimizer steps."""
         model = model.to(self.device)
-        optimizer, schedule = build.make_optimizer(self.config, model, lr, steps, self.device)
+        optimizer, schedule = make_optimizer(model, self.config.train, lr, steps, self.precision)
         self.boosted = build.boost(self.config, model, optimizer, schedule, self.device)
         actor, critic = (self.boosted if self.role == name else None for name in ("actor", "critic"))
         self.learner = Learner(self.config, actor, critic, self.tokenizer)
@@ -320,7 +321,7 @@ class RayPPOCritic(TrainablePPORole):
         config = self.config
         lora, plan = lora_settings(config.model), plan_batches(config, 1)
         trunk = copy_sharing(build.load_base(config).base_model) if lora is not None else None
-        self._boost(build.make_critic(config, trunk, lora), config.train.critic_lr, plan.total_steps)
+        self._boost(build.make_critic(config, trunk, lora), config.train.critic_lr, plan.critic_steps)
 
     def _readers(self, stack: ExitStack) -> list[Reader]:
         return [value_reader(self.boosted, stack)]

@@ -73,7 +73,8 @@ def train_on_ray(config: Config) -> Path:
         check_shares(config, {role: size.world_size for role, size in room.items()})
         device = torch.device("cuda" if room["actor"].gpu else "cpu")
         check_plugin(config.parallel, device)
-        session = Session.open(config, ProcessInfo(rank=0, world_size=1, local_rank=0, device=torch.device("cpu")))
+        driver = ProcessInfo(rank=0, world_size=1, local_rank=0, device=torch.device("cpu"))
+        session = stack.enter_context(Session.open(config, driver))
         host = RayHost(config, session, lora, _where(config, room, cluster, device), room, whole, stack)
         try:
             assembly.train(config, session, plan, host)

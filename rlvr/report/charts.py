@@ -89,6 +89,7 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
         Panel("Entropy", "Nats a token; near 0 the policy has stopped exploring.", ("policy/entropy_avg",)),
         Panel("Clipped", "Share of tokens whose ratio is clipped; above 30 % updates are too large.", ("policy/clipfrac_avg",), percent=True),
         Panel("Step size", "KL between the sampling and the updated policy, per token.", ("policy/approxkl_avg",)),
+        Panel("Engine and trainer", "KL of the trainer's probabilities from those that the engine sampled with, nats a token; 0 up to rounding if both compute alike.", ("sampler/kl",)),
         Panel("Groups with signal", "Share of groups that hold both better and worse responses.", ("objective/groups_with_signal",), percent=True),
     ),
     "Optimisation": (

@@ -1,6 +1,6 @@
 """The report's page: one HTML file with everything in it, so that it can be sent, kept, and read offline.
 
-`page.html.j2` is its template, with the style sheet; `rlvr/report/charts.py` has the charts and their colours. Text of runs is
+`page.html.j2` is its template, `style.css` the style sheet; `rlvr/report/charts.py` has the charts and their colours. Text of runs is
 hostile: jinja escapes it, and `_script_safe` what goes into the script.
 """
 
@@ -108,11 +108,8 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
     topics = {name: list(charts_of(runs, panels)) for name, panels in TOPICS.items()}
     topics = {name: charts for name, charts in topics.items() if charts}
     numbered = [chart for charts in topics.values() for chart in charts]
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(
-        resources.files("rlvr.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    )
-    return template.render(
+    return fill_template(
+        "rlvr.report:page.html.j2",
         runs=runs,
         colours=[COLOURS[i % len(COLOURS)] for i in range(len(runs))],
         summary=summary_rows(runs),
@@ -124,6 +121,15 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
         refresh_s=refresh_s,
         plotly=_plotly(),
     )
+
+
+def fill_template(place: str, **values: Any) -> str:
+    """The template at `package:file`, filled in: what is put into it is escaped, `style` is the style sheet of all our pages."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    package, _, file = place.partition(":")
+    template = environment.from_string(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
+    style = resources.files("rlvr.report").joinpath("style.css").read_text(encoding="utf-8")
+    return template.render(style=style, **values)
 
 
 def summary_rows(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from rlvr.config.tree import parse_yaml
 from rlvr.errors import UserError
 from rlvr.tracking.diagnosis import Finding, History
 
@@ -171,8 +170,8 @@ def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
         notes.append("config.yaml is missing: settings are not shown")
         return {}
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8", errors="replace"))
-    except (yaml.YAMLError, ValueError):  # a date that there is not is a ValueError
+        tree = parse_yaml(path.read_text(encoding="utf-8", errors="replace"))
+    except ValueError:
         tree = None
     if not isinstance(tree, dict):
         notes.append("config.yaml can't be read: settings are not shown")

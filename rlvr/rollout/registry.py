@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ENGINES = ("hf", "generate", "paged", "vllm", "replay")
-WITHOUT_LOGPROBS = ("generate", "replay")
-"""Engines that give no logprobs of what they sampled."""
 PAGED_SINCE = (5, 17)
 """The transformers from which on continuous batching is as `paged` uses it."""
 

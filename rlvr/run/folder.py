@@ -8,8 +8,10 @@ import json
 import os
 import platform
 import shlex
+import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +19,7 @@ from shlex import quote
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from rlvr.boost.process import gather_json
 from rlvr.checkpoint.hub import Part, upload
@@ -24,11 +27,15 @@ from rlvr.checkpoint.storage import Choice, clear_up, list_checkpoints, newest_w
 from rlvr.config import CheckpointConfig, to_dict
 from rlvr.config.catalog import values_of
 from rlvr.config.layers import AnyConfig
+from rlvr.config.secrets import redacted
 from rlvr.errors import UserError
 from rlvr.models.saved import trained_model
 from rlvr.report.card import write_card
 from rlvr.tracking.tracker import replace_text
 from rlvr.validate.common import target_of
+
+PREDECESSOR_S = 15.0
+"""How long a resumed run waits for one that was told to end."""
 
 
 def choose_folder(config: CheckpointConfig) -> Path:
@@ -36,28 +43,102 @@ def choose_folder(config: CheckpointConfig) -> Path:
     return Path(config.save_path or f"runs/{datetime.now():%Y%m%d-%H%M%S}")
 
 
-def prepare_folder(folder: Path, resume: bool) -> Choice:
-    """Make the folder and find the checkpoint to resume from, if there is one.
+class RunLock:
+    """One run at a time writes to a folder: the lock is held from the opening of a run's folder to its `release`.
+
+    The system gives it back when the process that holds it ends, however it ends. It holds between machines as far as their shared
+    file system's locks do (NFS 4 does). Under torchrun rank 0 holds it: a rank that outlives its killed launcher still trains.
+
+    Args:
+        folder: of the run; exists.
+        wait_s: how long to wait for one that is just ending.
 
     Raises:
-        UserError: it can't be written; it holds another run, and `--resume` was not given; or all its checkpoints are damaged.
+        UserError: another process holds it; names the process, its machine, and since when.
+        OSError: the folder can't be written.
     """
+
+    def __init__(self, folder: Path, wait_s: float = 0.0) -> None:
+        self._holder = folder / ".holder.json"
+        self._lock = FileLock(folder / ".lock", thread_local=False)
+        try:
+            self._lock.acquire(timeout=wait_s)
+        except Timeout:
+            raise UserError(
+                f"--save_path {folder} is in use by {self._describe_holder()}: two runs would overwrite each other's steps. End that "
+                "one first, or give another folder"
+            ) from None
+        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        replace_text(self._holder, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": now}) + "\n")
+
+    def _describe_holder(self) -> str:
+        try:
+            said = json.loads(self._holder.read_text(encoding="utf-8"))
+            return f"process {said['pid']} on {said['host']} since {said['since']}"
+        except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or was damaged
+            return "another process"
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        self._holder.unlink(missing_ok=True)
+        self._lock.release()
+
+
+@dataclass(frozen=True)
+class OpenedFolder:
+    """The folder of a run that is about to begin.
+
+    Attributes:
+        path: the same in all processes.
+        checkpoint: the one to go on from; None = start at the beginning.
+        lock: held in the process that writes; None in the others.
+    """
+
+    path: Path
+    checkpoint: Path | None
+    lock: RunLock | None
+
+    def close(self) -> None:
+        """Let others write there."""
+        if self.lock is not None:
+            self.lock.release()
+
+
+def prepare_folder(folder: Path, resume: bool) -> tuple[RunLock, Choice]:
+    """Make the folder, take its lock, and find the checkpoint to resume from, if there is one.
+
+    Raises:
+        UserError: it can't be written, or another process writes there; it holds another run, and `--resume` was not given; or all
+            its checkpoints are damaged.
+    """
+    lock = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"  # better now than at the first checkpoint
-        probe.touch()
-        probe.unlink()
+        lock = RunLock(folder, PREDECESSOR_S if resume else 0.0)  # writes: better now than at the first checkpoint
         clear_up(folder)
+        return lock, _choose_checkpoint(folder, resume)
     except OSError as error:
+        _release(lock)
         raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
+    except UserError:
+        _release(lock)
+        raise
+
+
+def _release(lock: RunLock | None) -> None:
+    if lock is not None:
+        lock.release()
+
+
+def _choose_checkpoint(folder: Path, resume: bool) -> Choice:
     results = ("metrics.jsonl", "actor", "reward_model")
     if not resume and (list_checkpoints(folder) or any((folder / name).exists() for name in results)):
         raise UserError(f"--save_path {folder} holds another run: give --resume to go on with it, or another folder")
     return newest_whole(folder) if resume else Choice(None)
 
 
-def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], None]) -> tuple[Path, Path | None]:
-    """The run's folder, made ready, and the checkpoint to go on from; the same in all processes. Collective.
+def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], None]) -> OpenedFolder:
+    """The run's folder, made ready and locked, and the checkpoint to go on from; the same in all processes. Collective.
 
     Args:
         config: names the folder.
@@ -69,10 +150,10 @@ def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], N
     """
     # Rank 0 chooses: the name may hold the time, which differs between processes.
     folder = Path(gather_json(str(choose_folder(config)))[0])
-    choice, problem = Choice(None), None
+    lock, choice, problem = None, Choice(None), None
     if is_main:
         try:
-            choice = prepare_folder(folder, config.resume)
+            lock, choice = prepare_folder(folder, config.resume)
         except UserError as error:
             problem = str(error)
     # Its error is raised in every process, or the others would wait for it.
@@ -81,16 +162,16 @@ def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], N
         raise UserError(problem)
     for text in choice.warnings:
         warn(text)
-    return folder, Path(shared) if shared else None
+    return OpenedFolder(folder, Path(shared) if shared else None, lock)
 
 
 def write_config(config: Any, folder: Path) -> None:
-    """Save the run's settings; `--config FOLDER/config.yaml` gives them back.
+    """Save the run's settings; `--config FOLDER/config.yaml` gives them back, but for secrets.
 
     Raises:
         UserError: the file can't be written.
     """
-    text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(redacted(to_dict(config)), sort_keys=False, allow_unicode=True)
     replace_text(folder / "config.yaml", text)
 
 
@@ -99,7 +180,7 @@ def write_environment(folder: Path, device: str, processes: int) -> None:
     names = ("rlvr", "torch", "transformers", "colossalai", "peft")
     found = {
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([Path(sys.argv[0]).name, *redacted(sys.argv[1:])]),
         "python": platform.python_version(),
         **{name: version(name) for name in names},
         "device": device,
@@ -110,8 +191,8 @@ def write_environment(folder: Path, device: str, processes: int) -> None:
 
 
 def run_state(config: AnyConfig) -> dict[str, Any]:
-    """The settings that all sessions of a run must share: all but those whose fields are marked free on resume."""
-    tree = to_dict(config)
+    """The settings that all sessions of a run must share: all but secrets, and those whose fields are marked free on resume."""
+    tree = redacted(to_dict(config))
     for flag, _ in values_of(config):
         if flag.free_on_resume:
             del tree[flag.section][flag.name]

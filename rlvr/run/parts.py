@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from rewards import resolve
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.consistency import digest, function_digest
-from rlvr.boost.optimizer import adamw, cosine_with_warmup
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
 from rlvr.config import Config, DataConfig, trains_on_builtin
@@ -27,7 +27,7 @@ from rlvr.data.supervised import SupervisedLoader
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
 from rlvr.evaluation.prompts import EvalDataSettings, EvalPrompt, read_eval_prompts, short_dataset_names
-from rlvr.models.actor import Actor, ActorWithValues
+from rlvr.models.actor import Actor, ActorWithValues, use_float32_head
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
@@ -150,12 +150,13 @@ def make_models(config: Config, plan: BatchPlan, device: torch.device) -> Models
     initial = make_initial_model(config) if has_initial_model(config, lora) else None
     if initial is not None:
         check_same_vocabulary(initial.model, base)
+    t, precision = config.train, resolve_precision(config.parallel.mixed_precision, device)
     # Each schedule spans the optimizer steps of its own role: the critic's warm-up steps are none of the actor's (pitfall A22).
-    actor_optim, actor_schedule = make_optimizer(config, actor, config.train.lr, plan.actor_steps, device)
+    actor_optim, actor_schedule = make_optimizer(actor, t, t.lr, plan.actor_steps, precision)
     if not has_critic(config):
         return Models(actor, None, initial, actor_optim, None, actor_schedule, None, lora)
     critic = make_critic(config, trunk, lora).to(device)
-    critic_optim, critic_schedule = make_optimizer(config, critic, config.train.critic_lr, plan.total_steps, device)
+    critic_optim, critic_schedule = make_optimizer(critic, t, t.critic_lr, plan.critic_steps, precision)
     return Models(actor, critic, initial, actor_optim, critic_optim, actor_schedule, critic_schedule, lora)
 
 
@@ -168,7 +169,8 @@ def _start(config: Config) -> str:
 def load_base(config: Config) -> PreTrainedModel:
     """The actor's language model as it was saved, without this run's adapters."""
     m = config.model
-    return load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    model = load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    return use_float32_head(model) if m.float32_head else model
 
 
 def make_initial_model(config: Config) -> Actor:
@@ -177,6 +179,8 @@ def make_initial_model(config: Config) -> Actor:
     reference = load_causal_lm(
         m.ref_model or _start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code
     )
+    if m.float32_head:
+        use_float32_head(reference)
     # As the actor is prepared, for the same arithmetic: where activations are recomputed, rows keep their padding.
     return Actor(prepare(reference, m.grad_checkpoint), config.train.chunk_tokens)
 
@@ -219,16 +223,6 @@ def make_actor(config: Config, base: PreTrainedModel, lora: LoraSettings | None)
     return actor
 
 
-def make_optimizer(
-    config: Config, role: torch.nn.Module, lr: float, steps: int, device: torch.device
-) -> tuple[torch.optim.Optimizer, Any]:
-    """AdamW over the weights of a role that learn, and a cosine schedule with warm-up over this many optimizer steps."""
-    t = config.train
-    precision = resolve_precision(config.parallel.mixed_precision, device)
-    optimizer = adamw(role, precision, lr=lr, weight_decay=t.weight_decay)
-    return optimizer, cosine_with_warmup(optimizer, steps, t.warmup_steps)
-
-
 def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSettings | None) -> Critic:
     """The critic: a saved one, or a base model with a new value head.
 
@@ -244,7 +238,8 @@ def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSetting
     if saved and not own_adapter:
         critic = Critic.from_pretrained(saved)
     elif m.rm_pretrain or trunk is None:
-        critic = Critic(load_backbone(m.rm_pretrain or m.pretrain, m.trust_remote_code), seed=t.seed)
+        # The actor's start, as with LoRA: from other weights it needs many more responses to explain anything.
+        critic = Critic(load_backbone(m.rm_pretrain or _start(config), m.trust_remote_code), seed=t.seed)
     else:
         critic = Critic(trunk, seed=t.seed)
     if own_adapter:

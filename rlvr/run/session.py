@@ -22,9 +22,11 @@ from rlvr.boost.plugins import check_plugin
 from rlvr.boost.process import ProcessInfo
 from rlvr.config import TINY_SETTINGS, Config, RewardTrainingConfig, SFTConfig, to_dict
 from rlvr.config.presets import Settings, find_preset
+from rlvr.config.secrets import redacted
 from rlvr.models.loading import TINY
-from rlvr.run.folder import finish, open_folder, write_config, write_environment
+from rlvr.run.folder import OpenedFolder, finish, open_folder, write_config, write_environment
 from rlvr.scorers.build import describe_rewards
+from rlvr.tracking.terminal import Terminal
 from rlvr.trainer.base import BaseTrainer
 from rlvr.validate.ppo import BatchPlan
 
@@ -81,19 +83,17 @@ def check_same_start(data: Mapping[str, Any], weights: Mapping[str, torch.nn.Mod
 
 @dataclass(frozen=True)
 class Session:
-    """The parts of a run that come before its model and data.
+    """The parts of a run that come before its model and data. A context: while it is open, its folder is this run's alone.
 
     Attributes:
         process: this process's rank and device.
         console: prints on rank 0 only.
-        folder: the run's folder.
-        checkpoint: the one to go on from; None = start at the beginning.
+        opened: the run's folder.
     """
 
     process: ProcessInfo
     console: Console
-    folder: Path
-    checkpoint: Path | None
+    opened: OpenedFolder
 
     @classmethod
     def open(cls, config: AnyConfig, process: ProcessInfo) -> "Session":
@@ -102,12 +102,28 @@ class Session:
         Raises:
             UserError: the folder can't be written, or holds another run.
         """
-        console = Console(stderr=False, quiet=not process.is_main)
-        folder, checkpoint = open_folder(config.ckpt, process.is_main, partial(_warn, console))
+        console = Terminal(quiet=not process.is_main)
+        opened = open_folder(config.ckpt, process.is_main, partial(_warn, console))
         if process.is_main:
-            write_config(config, folder)
-            write_environment(folder, process.device.type, process.world_size)
-        return cls(process, console, folder, checkpoint)
+            write_config(config, opened.path)
+            write_environment(opened.path, process.device.type, process.world_size)
+        return cls(process, console, opened)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.opened.path
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The one to go on from; None = start at the beginning."""
+        return self.opened.checkpoint
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.opened.close()
 
     def note(self, text: str) -> None:
         """Print a note that the user may want to know of."""
@@ -137,7 +153,7 @@ class Session:
             UserError: a tracker can't be started.
         """
         log = config.log
-        trainer.track(log, project=log.tracker_project, name=log.tracker_run, config=to_dict(config))
+        trainer.track(log, project=log.tracker_project, name=log.tracker_run, config=redacted(to_dict(config)))
 
     def finish(self, config: AnyConfig) -> None:
         """Write the model card, and upload the model if that was asked for.
@@ -155,7 +171,7 @@ def _warn(console: Console, text: str) -> None:
 
 def print_header(session: Session, config: Config, plan: BatchPlan, where: str) -> None:
     """Print the plan of the run. `where` names machines, processes and precision."""
-    sources = [config.data.prompt_csv_url] if config.data.prompt_csv_url else config.data.prompt_dataset
+    sources = [redacted(config.data.prompt_csv_url)] if config.data.prompt_csv_url else config.data.prompt_dataset
     session.say(
         f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(sources)} with {describe_rewards(config)}; "
         f"model {config.model.pretrain}; {where}"
@@ -172,6 +188,11 @@ def print_header(session: Session, config: Config, plan: BatchPlan, where: str) 
     if config.model.pretrain == TINY:
         in_effect = _in_effect(tree, TINY_SETTINGS)
         session.say(f"[dim]the built-in model brings its own settings (flags override them): {in_effect}[/]")
+    if t.warmup_steps is not None and t.warmup_steps >= plan.actor_steps:
+        session.console.print(
+            f"[yellow]warning:[/] a warm-up of {t.warmup_steps} steps is longer than the actor's {plan.actor_steps}: its learning rate "
+            "never reaches --lr. Give fewer --warmup_steps, or more --num_episodes."
+        )
     if config.rollout.top_k or config.rollout.top_p < 1:
         session.console.print(
             "[yellow]warning:[/] --top_k and --top_p cut the distribution that responses are sampled from, while logprobs "

@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.health import report_lost_processes
-from rlvr.boost.optimizer import adamw, cosine_with_warmup
+from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.config import RewardTrainingConfig, SFTConfig
 from rlvr.data.supervised import SupervisedData, read_preference_data, read_sft_data
@@ -51,14 +51,15 @@ def train_sft(config: SFTConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_sft(config)
-    run = _open_run(config)
-    model = _make_sft_model(config, run.lora)
-    attach_chat_template(model.model, run.tokenizer, run.conversation)
-    limit = _limit_length(run, config, model.model.config)
-    data = read_sft_data(
-        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
-    )
-    return _fit(run, config, _make_trainer(SFTTrainer, run, config, model, data))
+    with Session.open(config, join(config)) as session:
+        run = _begin(config, session)
+        model = _make_sft_model(config, run.lora)
+        attach_chat_template(model.model, run.tokenizer, run.conversation)
+        limit = _limit_length(run, config, model.model.config)
+        data = read_sft_data(
+            config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+        )
+        return _fit(run, config, _make_trainer(SFTTrainer, run, config, model, data))
 
 
 @report_lost_processes()
@@ -73,13 +74,14 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_reward_training(config)
-    run = _open_run(config)
-    model = _make_reward_model(config, run.tokenizer, run.lora)
-    limit = _limit_length(run, config, model.model.config)
-    data = read_preference_data(
-        config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
-    )
-    return _fit(run, config, _make_trainer(RewardModelTrainer, run, config, model, data))
+    with Session.open(config, join(config)) as session:
+        run = _begin(config, session)
+        model = _make_reward_model(config, run.tokenizer, run.lora)
+        limit = _limit_length(run, config, model.model.config)
+        data = read_preference_data(
+            config.data, run.tokenizer, run.conversation, limit, config.train.seed, config.eval.eval_samples
+        )
+        return _fit(run, config, _make_trainer(RewardModelTrainer, run, config, model, data))
 
 
 def _make_sft_model(config: SFTConfig, lora: LoraSettings | None) -> Actor:
@@ -120,9 +122,8 @@ class _Run:
     lora: LoraSettings | None
 
 
-def _open_run(config: AnyConfig) -> _Run:
-    """Join the process group, open the folder, load tokenizer and template."""
-    session = Session.open(config, join(config))
+def _begin(config: AnyConfig, session: Session) -> _Run:
+    """Load tokenizer and template."""
     m = config.model
     if not m.checkpoint_path or not m.tokenizer_dir:
         resolve_source(m.pretrain)  # builds the built-in model with its own progress bar
@@ -158,7 +159,7 @@ def _make_trainer(
         session.note(note)
     steps = total_steps(config, len(data.train))
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
-    optimizer = adamw(model.to(process.device), precision, lr=t.lr, weight_decay=t.weight_decay)
+    optimizer, schedule = make_optimizer(model.to(process.device), t, t.lr, steps, precision)
     session.say(
         f"[bold]rlvr[/]: {len(data.train)} rows to learn from, {len(data.test)} held out; model {config.model.pretrain}; "
         f"{process.world_size} process(es) on {process.device.type}, {torch.get_num_threads()} thread(s) each, "
@@ -171,7 +172,7 @@ def _make_trainer(
         make_booster(config.parallel, process.device, t.grad_clip),
         model,
         optimizer,
-        cosine_with_warmup(optimizer, steps, t.warmup_steps),
+        schedule,
         run.tokenizer,
         data.train,
         config,

@@ -146,6 +146,21 @@ def _divergence(rows: Rows) -> Iterator[Finding]:
         )
 
 
+def _mismatch(rows: Rows) -> Iterator[Finding]:
+    def disagrees(row: Mapping[str, float]) -> bool:
+        kl = row.get("sampler/kl", 0.0)
+        return not kl <= 0.01 or row.get("sampler/tokens_outside", 0.0) > 0.05
+
+    if len(rows) >= PATIENCE and all(map(disagrees, rows[-PATIENCE:])):
+        yield Finding(
+            "engine and trainer disagree",
+            f"the engine samples with other probabilities than the trainer's ({rows[-1].get('sampler/kl', 0.0):.3g} nats a token; "
+            f"{rows[-1].get('sampler/tokens_outside', 0.0):.1%} of tokens off by more than a factor of 2)",
+            "leave out what is furthest off (--mismatch_correction mask), or have both compute alike (--mixed_precision fp32)",
+            ("sampler/kl", "sampler/tokens_outside", "sampler/responses_outside"),
+        )
+
+
 def _clipping(rows: Rows) -> Iterator[Finding]:
     if _lasts(rows, "policy/clipfrac_avg", lambda share: share > 0.3):
         yield Finding(
@@ -157,14 +172,15 @@ def _clipping(rows: Rows) -> Iterator[Finding]:
 
 
 def _critic(rows: Rows) -> Iterator[Finding]:
-    settled = rows[-1].get("outcome/correct", 0.0) > 0.9  # then there is little to explain
-    lasts = _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW)
-    if len(rows) >= 2 * WINDOW and lasts and not settled:
+    settled = _lasts(rows, "outcome/correct", lambda share: share > 0.9, WINDOW)  # then there is little to explain
+    if not settled and _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW):
         mean = fmean(row["critic/explained_variance"] for row in rows[-WINDOW:])
         yield Finding(
             "critic explains nothing",
-            f"the critic explains {mean:.0%} of the returns' variance over {WINDOW} episodes",
-            "raise --critic_lr, give it a start (--critic_warmup_steps, --value_pretraining_episodes), or do without: --preset grpo",
+            f"the critic explains {mean:.0%} of the returns' variance over {WINDOW} episodes, so advantages are those of a baseline "
+            "that is the same for all",
+            "give it more steps (--critic_steps), a higher --critic_lr or a start (--value_pretraining_episodes), or do without: "
+            "--preset drgrpo",
             ("critic/explained_variance", "loss/value_avg"),
         )
 
@@ -255,6 +271,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
+    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

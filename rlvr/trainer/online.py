@@ -187,6 +187,9 @@ class OnlineTrainer(BaseTrainer):
         self._ptx: Iterator[Any] = iter(())
         # From a loaded checkpoint: positions of the loaders, which the trainer gets only with `fit`.
         self._loaders: Mapping[str, Any] = {}
+        # Prompts that dynamic sampling has drawn and not needed yet; those of a loaded checkpoint by their places in the loader.
+        self.unsampled: list[Any] = []
+        self._unsampled: Sequence[int] = ()
 
     @property
     def rows_done(self) -> int:
@@ -255,6 +258,9 @@ class OnlineTrainer(BaseTrainer):
             if self._loaders.get(name) is not None and hasattr(loader, "load_state_dict"):
                 loader.load_state_dict(self._loaders[name])
         self._loaders = {}
+        # Without places (the checkpoint is of another number of processes) they are left out of this pass over the data.
+        self.unsampled = [prompt_dataloader.items[place] for place in self._unsampled]  # type: ignore[attr-defined]
+        self._unsampled = ()
         self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
 
     def _named_loaders(self) -> list[tuple[str, Any]]:
@@ -299,8 +305,10 @@ class OnlineTrainer(BaseTrainer):
         parts = [part for part in everything if hasattr(part, "state_dict")]
         # Copies, as a state may share its containers with the part that goes on changing them.
         states = [(part, copy.deepcopy(part.state_dict())) for part in parts]
+        unsampled = list(self.unsampled)
 
         def undo() -> None:
+            self.unsampled = unsampled
             for part, state in states:
                 part.load_state_dict(state)
 
@@ -321,15 +329,14 @@ class OnlineTrainer(BaseTrainer):
     def _make_experience(self) -> Collected:
         """Phases 1 to 3 for this process's share of the next batch of prompts."""
         c = self.config
-        share = self._next_prompts()
         place = (c.train.seed, self.progress.episode, self.progress.collect_step)
         options = {"monte_carlo": self._pretrains_values}
         if c.algo.dynamic_sampling:
             collected, sampled = collect_with_signal(
-                self.maker, share, self._next_prompts, self._any_rank, self.meter, *place, **options
+                self.maker, self.unsampled, self._next_prompts, self._any_rank, self.meter, *place, **options
             )
         else:
-            prompts = [prompt for prompt in share for _ in range(c.rollout.num_generations)]
+            prompts = [prompt for prompt in self._next_prompts() for _ in range(c.rollout.num_generations)]
             collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
         # Sampling was divided among all processes, learning is among replicas: those of one replica learn the same samples.
         store = "cpu" if c.train.buffer_cpu_offload else self._device()
@@ -485,7 +492,15 @@ class OnlineTrainer(BaseTrainer):
             "buffer": self.buffer.state_dict(),
             "meter": self.meter.state_dict(),
             "seconds": dict(self.seconds),
+            "unsampled": self._places_of_unsampled(),
         }
+
+    def _places_of_unsampled(self) -> list[int]:
+        """Where the loader has them. One that can't be resumed has no items, and what it gave is not asked for again."""
+        if not self.unsampled or not hasattr(self.prompt_loader, "items"):
+            return []
+        places = {id(prompt): place for place, prompt in enumerate(self.prompt_loader.items)}
+        return [places[id(prompt)] for prompt in self.unsampled]
 
     def _take_up(self, loaded: Loaded) -> None:
         """Restore the loop. Loaders follow in `fit`, which gets them; the initial model is never loaded from a checkpoint
@@ -509,6 +524,7 @@ class OnlineTrainer(BaseTrainer):
             self.buffer.load_state_dict(own["buffer"])
             self.meter.load_state_dict(own["meter"])
             self.seconds = dict(own["seconds"])
+            self._unsampled = own.get("unsampled", ())
 
     def _device(self) -> torch.device:
         return self.learner.device

@@ -12,22 +12,29 @@ A new loss setting is read here, in the function of its loss, as `config.algo.NA
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted, Pass
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
-from rlvr.config import Config
+from rlvr.config import AlgoConfig, Config
+from rlvr.config.conditions import correction_of, kl_kind_of
 from rlvr.core.kl import kl_estimate
 from rlvr.core.losses import (
+    PolicyLoss,
     StepSize,
     aggregate,
+    cispo_loss,
     clipped_policy_loss,
     clipped_value_loss,
+    kl_cov_penalty,
     lm_loss,
+    sapo_loss,
     sequence_logprobs,
 )
+from rlvr.core.mismatch import drifted, importance_weights
 from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience, pad, pool
 from rlvr.experience.micro_batches import cut_on_all_ranks
@@ -49,8 +56,10 @@ class MicroBatch:
     mask: Tensor
     values: Tensor | None = None
     returns: Tensor | None = None
-    importance: Tensor | None = None
+    sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
+    kept: Tensor | None = None
+    penalised: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -168,9 +177,6 @@ class Learner:
         algo = self.config.algo
         # The losses of a replica are counted once, by one of its processes.
         meter = meter if self._first.reports else Meter()
-        size = self.total_size([item.mask for item in batch])
-        # Without a trained token there is no loss, and no step: decided by what all replicas have together (pitfall A24).
-        micro_batches = self.cut(batch) if size.tokens else []
         if self.actor is not None and actor_learns:
             positives = None
             # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
@@ -178,11 +184,18 @@ class Learner:
                 positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
             ptx_batches, ptx_size = self._ptx(ptx)
             meter.add("lr", self.actor.lr)
+            size = self.size_of(batch)
             step = Step(self.config, kl_coef, meter, size, positives, ptx_size)
-            train_actor(self.actor, micro_batches, step, ptx_batches)
+            train_actor(self.actor, self._learned(batch, size), step, ptx_batches)
         if self.critic is not None:
             meter.add("train/lr_critic", self.critic.lr)
-            train_critic(self.critic, micro_batches, Step(self.config, kl_coef, meter, size))
+            for part in _parts(batch, self.config.train.critic_steps):
+                size = self.size_of(part)
+                train_critic(self.critic, self._learned(part, size), Step(self.config, kl_coef, meter, size))
+
+    def size_of(self, batch: Sequence[Experience]) -> StepSize:
+        """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
+        return self.total_size([item.mask for item in batch])
 
     def total_size(self, masks: Sequence[Tensor]) -> StepSize:
         """Trained tokens of an optimizer step and responses with at least one, over all replicas. Collective.
@@ -194,6 +207,11 @@ class Learner:
         counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
         tokens, sequences = self.add_up(torch.tensor(counts, dtype=torch.float64, device=self.device)).tolist()
         return StepSize(tokens=tokens, sequences=sequences)
+
+    def _learned(self, items: Sequence[Experience], size: StepSize) -> list[MicroBatch]:
+        """The items of an optimizer step as micro-batches. Without a trained token there are none, and there is no step; that is
+        decided by what all replicas have together (pitfall A24)."""
+        return self.cut(items) if size.tokens else []
 
     def cut(self, items: Sequence[Experience]) -> list[MicroBatch]:
         """The items of an optimizer step as micro-batches of similar length; the same number on every rank. Collective.
@@ -227,6 +245,12 @@ class Learner:
             return [], None
         batch = collate_examples([[row] for row in rows], self.pad_id).to(self.device)
         return [batch], self.total_size(list(batch.response_mask))
+
+
+def _parts(batch: Sequence[Experience], count: int) -> list[Sequence[Experience]]:
+    """The batch cut into this many parts, as alike in size as may be and none of them empty: the same number on every rank."""
+    cuts = [len(batch) * i // count for i in range(count + 1)]
+    return [batch[a:b] for a, b in pairwise(cuts) if a < b]
 
 
 def train_actor(
@@ -289,22 +313,18 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     a, mask, meter = step.config.algo, batch.mask, step.meter
     by_response = a.ratio == "sequence"
     # With `--ratio sequence` (GSPO) every token of a response carries the ratio of the whole response.
-    loss = clipped_policy_loss(
-        sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs,
-        batch.logprobs,
-        batch.advantages,
-        clip_range=a.eps_clip,
-        clip_range_high=a.eps_clip_high,
-        dual_clip=a.dual_clip,
-    )
-    # [b, R] each. Importance weights correct for the engine's probabilities, which only the policy loss has to do with: entropy
-    # and divergence are computed from the trainer's own.
-    per_token = loss.loss if batch.importance is None else loss.loss * batch.importance
+    logprobs = sequence_logprobs(new.logprobs, batch.logprobs, mask) if by_response else new.logprobs
+    loss = _surrogate(logprobs, batch, a)
+    # [b, R] each. Only the policy loss has to do with the policy that sampled: entropy and divergence are those of the present one.
+    weights = _weights(new.logprobs, batch, step)
+    per_token = loss.loss if weights is None else loss.loss * weights
+    if batch.penalised is not None:
+        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
     if a.kl_in == "loss" and step.kl_coef:
-        kl = kl_estimate(new.logprobs, batch.ref_logprobs, a.kl_estimator)
+        kl = kl_estimate(new.logprobs, batch.ref_logprobs, kl_kind_of(step.config), batch.logprobs)
         per_token = per_token + step.kl_coef * kl
         meter.add_tokens("loss/kl_avg", kl, mask)
     total = _aggregate(per_token, mask, step)
@@ -321,6 +341,35 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     meter.add_max("train/max_ratio", loss.ratio, mask)
     meter.add_tokens("_ratio_squared", loss.ratio.double() ** 2, mask)
     return total
+
+
+def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss:
+    """The policy loss by its name, [b, R]."""
+    inputs = (logprobs, batch.logprobs, batch.advantages)
+    if a.policy_loss == "sapo":
+        return sapo_loss(*inputs, tau_pos=a.tau_pos, tau_neg=a.tau_neg)
+    if a.policy_loss == "cispo":
+        return cispo_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high)
+    return clipped_policy_loss(*inputs, clip_range=a.eps_clip, clip_range_high=a.eps_clip_high, dual_clip=a.dual_clip)
+
+
+def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
+    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one, and 0 where
+    `entropy_control` leaves a token out; None = 1."""
+    c, mask = step.config, batch.mask
+    correction, threshold = correction_of(c), c.algo.off_policy_mask_threshold
+    weights = None
+    if correction.how != "none":
+        assert batch.sampler_logprobs is not None, "made without the engine's logprobs"
+        weights = importance_weights(batch.logprobs, batch.sampler_logprobs, mask, correction)
+    if threshold is not None:
+        sampled_with = batch.logprobs if batch.sampler_logprobs is None else batch.sampler_logprobs
+        left_out = drifted(logprobs, sampled_with, batch.advantages, mask, threshold)
+        step.meter.add_tokens("policy/drifted", left_out.float(), mask)
+        weights = torch.where(left_out, 0.0, 1.0 if weights is None else weights)
+    if batch.kept is not None:
+        weights = torch.where(batch.kept, 1.0 if weights is None else weights, 0.0)
+    return weights
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:

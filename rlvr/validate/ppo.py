@@ -8,9 +8,18 @@ from dataclasses import dataclass
 
 from rlvr.config import Config
 from rlvr.config.catalog import Place
-from rlvr.config.conditions import estimator_of, estimators_with, given_estimator, has_critic
+from rlvr.config.conditions import (
+    WITHOUT_LOGPROBS,
+    correction_of,
+    estimator_of,
+    estimators_with,
+    given_estimator,
+    gives_logprobs,
+    has_critic,
+    kl_kind_of,
+)
 from rlvr.errors import UserError
-from rlvr.rollout.registry import WITHOUT_LOGPROBS, check_engine
+from rlvr.rollout.registry import check_engine
 from rlvr.validate.common import check_micro_batch, check_results
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ray import check_ray
@@ -31,6 +40,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_ranges(config)
     _check_estimator(config)
     _check_shared_trunk(config)
+    _check_float32_head(config)
     _check_losses(config)
     _check_dynamic_sampling(config)
     check_rewards(config)
@@ -39,6 +49,7 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_results(config)
     check_engine(config.rollout.engine)
     _check_sampled_logprobs(config)
+    _check_mismatch(config)
     lora_settings(config.model)
     _check_lengths(config)
     _check_evaluation(config)
@@ -80,8 +91,24 @@ def _check_shared_trunk(config: Config) -> None:
         )
 
 
+def _check_float32_head(config: Config) -> None:
+    if not config.model.float32_head:
+        return
+    if config.parallel.plugin in ("3d", "gemini", "gemini_auto"):
+        raise UserError(
+            f"--float32_head: --plugin {config.parallel.plugin} replaces the model's head or its weights by its own; take ddp, a ZeRO plugin or "
+            "fsdp, or leave it out"
+        )
+    if config.rollout.engine == "vllm":
+        raise UserError(
+            "--float32_head: vLLM has a head of its own, which stays in the model's precision; take --engine hf, generate or paged, or "
+            "leave it out"
+        )
+
+
 def _check_losses(config: Config) -> None:
     a = config.algo
+    kl_kind_of(config)  # refuses an estimate whose gradient is wrong in its place
     if a.kl_target is not None and not a.kl_coef:
         raise UserError(
             f"--kl_target {a.kl_target} adapts the coefficient by factors, and --kl_coef 0 stays 0: begin with one above 0, "
@@ -89,6 +116,16 @@ def _check_losses(config: Config) -> None:
         )
     if a.ratio == "sequence":
         _check_sequence_ratio(config)
+    if a.clip_cov_low >= a.clip_cov_high:
+        raise UserError(
+            f"--clip_cov_low {a.clip_cov_low:g} and --clip_cov_high {a.clip_cov_high:g} leave no covariance between them: give a lower "
+            "and a higher one"
+        )
+    if a.entropy_control == "top_entropy" and a.old_logprobs == "sampled":
+        raise UserError(
+            "--entropy_control top_entropy goes by the tokens' entropies, which --old_logprobs sampled does without: take --old_logprobs "
+            "recompute"
+        )
     if config.train.disable_loss_mask:
         raise UserError("--disable_loss_mask would train on padding, which is never right; leave it out")
     if a.ptx_coef and not config.data.ptx_dataset:
@@ -99,6 +136,10 @@ def _check_losses(config: Config) -> None:
 
 def _check_sequence_ratio(config: Config) -> None:
     a = config.algo
+    if a.entropy_control != "off":
+        raise UserError(
+            f"--entropy_control {a.entropy_control} chooses single tokens, which --ratio sequence moves as one; leave one of them out"
+        )
     if estimator_of(config).per_token:
         raise UserError(
             f"--ratio sequence moves a response as one, and {given_estimator(config)} gives its tokens different advantages: "
@@ -108,8 +149,17 @@ def _check_sequence_ratio(config: Config) -> None:
         raise UserError(
             f"--ratio sequence needs --loss_reduction sequence_mean, not {a.loss_reduction}, which weighs single tokens"
         )
-    if a.tis_cap is not None:
-        raise UserError("--tis_cap weighs single tokens, which --ratio sequence moves as one; leave one of them out")
+    if a.policy_loss != "ppo":
+        raise UserError(
+            f"--policy_loss {a.policy_loss} is made for the ratios of tokens, and --ratio sequence has one for a response: leave one of "
+            "them out"
+        )
+    correction = correction_of(config)
+    if correction.how != "none" and correction.level != "sequence":
+        raise UserError(
+            f"--mismatch_level {correction.level} weighs single tokens, which --ratio sequence moves as one; give --mismatch_level "
+            "sequence, or leave it out"
+        )
 
 
 def _check_dynamic_sampling(config: Config) -> None:
@@ -125,7 +175,6 @@ def _check_dynamic_sampling(config: Config) -> None:
 
 
 def _check_sampled_logprobs(config: Config) -> None:
-    """Check the two uses of the engine's own logprobs: instead of recomputed ones, or for importance weights (`--tis_cap`)."""
     engine, sampled = config.rollout.engine, config.algo.old_logprobs == "sampled"
     if sampled and engine in WITHOUT_LOGPROBS:
         raise UserError(
@@ -134,16 +183,33 @@ def _check_sampled_logprobs(config: Config) -> None:
         )
     if sampled and (config.rollout.top_k or config.rollout.top_p < 1):
         raise UserError("--old_logprobs sampled needs the whole distribution: leave --top_k and --top_p out")
-    if config.algo.tis_cap is None:
+
+
+def _check_mismatch(config: Config) -> None:
+    c, engine = correction_of(config), config.rollout.engine
+    if c.how == "none":
         return
-    if sampled:
+    asked = f"--mismatch_correction {c.how}"
+    if config.algo.old_logprobs == "sampled":
         raise UserError(
-            "--tis_cap weighs recomputed logprobs against sampled ones: take --old_logprobs recompute, or no cap"
+            f"{asked} weighs recomputed logprobs against sampled ones: take --old_logprobs recompute, or --mismatch_correction none"
         )
-    if engine in WITHOUT_LOGPROBS:
+    if not gives_logprobs(config):
+        cut = " with --top_k or --top_p" if engine not in WITHOUT_LOGPROBS else ""
         raise UserError(
-            f"--tis_cap has no effect with --engine {engine}, which does not give the probabilities that it sampled with: "
-            "take --engine hf, or leave --tis_cap out"
+            f"{asked} has no effect with --engine {engine}, which does not give the probabilities that it sampled with{cut}: take "
+            "--engine hf, or --mismatch_correction none"
+        )
+    if c.how == "truncate" and c.level not in ("token", "sequence"):
+        raise UserError(
+            f"{asked} weighs by the ratio itself, and --mismatch_level {c.level} is a mean, which only tells what to leave out: give "
+            "--mismatch_correction mask, or --mismatch_level token or sequence"
+        )
+    inside = c.low < c.high and (c.how == "truncate" or c.low <= 1 <= c.high)
+    if not inside:
+        raise UserError(
+            f"--mismatch_low {c.low:g} and --mismatch_high {c.high:g} leave out what agrees, whose ratio is 1: give bounds below and "
+            "above it"
         )
 
 
@@ -178,6 +244,7 @@ class BatchPlan:
         steps_per_epoch: optimizer steps in one pass over the buffer.
         total_steps: optimizer steps of the run.
         actor_steps: those in which the actor learns, so without the critic's warm-up and pretraining.
+        critic_steps: steps of the critic's own optimizer, several in each of the run's where `--critic_steps` asks for them.
         num_episodes: episodes of the run, including those that pretrain the critic.
     """
 
@@ -186,6 +253,7 @@ class BatchPlan:
     steps_per_epoch: int
     total_steps: int
     actor_steps: int
+    critic_steps: int
     num_episodes: int
 
 
@@ -220,13 +288,15 @@ def plan_batches(config: Config, world_size: int) -> BatchPlan:
             f"sizes so that the first is a multiple of the second"
         )
     steps = samples // mini_batch
-    of_critic = config.algo.value_pretraining_episodes
-    episodes = t.num_episodes + of_critic
+    pretraining = config.algo.value_pretraining_episodes
+    episodes = t.num_episodes + pretraining
     total = episodes * t.num_update_steps * steps
-    alone = max(of_critic * t.num_update_steps * steps, config.algo.critic_warmup_steps)
+    alone = max(pretraining * t.num_update_steps * steps, config.algo.critic_warmup_steps)
     if alone >= total:
         raise UserError(
             f"--critic_warmup_steps {config.algo.critic_warmup_steps} leaves the actor none of the run's {total} optimizer "
             "steps: give fewer, or raise --num_episodes"
         )
-    return BatchPlan(r.experience_batch_size // r.num_generations, samples, steps, total, total - alone, episodes)
+    of_critic = total * min(t.critic_steps, mini_batch)  # a step has at least one sample
+    prompts = r.experience_batch_size // r.num_generations
+    return BatchPlan(prompts, samples, steps, total, total - alone, of_critic, episodes)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from rlvr.config import Config
+from rlvr.config.conditions import correction_of
 from rlvr.errors import UserError
 
 PLUGINS = ("ddp", "zero1", "zero2", "zero2_cpu", "gemini", "gemini_auto")
@@ -39,10 +40,10 @@ def check_ray(config: Config) -> None:
 
 
 def _check_off_policy(config: Config) -> None:
-    if config.algo.tis_cap is None:
+    if correction_of(config).how == "none":
         raise UserError(
-            "--one_step_off_policy learns from responses of the policy before the last update, and needs --tis_cap, which "
-            "corrects for it (2 is usual)"
+            "--one_step_off_policy learns from responses of the policy before the last update, which --mismatch_correction none would "
+            "leave uncorrected: give truncate or mask, or leave it out (truncate)"
         )
     if config.algo.dynamic_sampling:
         raise UserError(

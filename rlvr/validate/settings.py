@@ -11,16 +11,21 @@ from typing import Any
 from rlvr.config.catalog import Flag, Place, values_of
 from rlvr.config.fields import ReadWhen, Text
 from rlvr.config.layers import AnyConfig, untouched
+from rlvr.config.secrets import REDACTED
 from rlvr.errors import UserError
 
 
 def check_ranges(config: AnyConfig) -> None:
-    """Refuse values out of range.
+    """Refuse values out of range, and those of a saved file that have lost their secrets (`rlvr.config.secrets`).
 
     Raises:
         UserError: names the first such setting and what is allowed.
     """
     for flag, value in values_of(config):
+        if REDACTED in str(value):
+            raise UserError(
+                f"--{flag.name} {value}: its secret was left out when the settings were saved; give it again"
+            )
         for allowed in flag.ranges:
             if not allowed.allows(value):
                 raise UserError(f"--{flag.name} {value}: must {allowed.text}")

@@ -88,8 +88,9 @@ def test_resuming_a_run_says_so_and_goes_on(tmp_path) -> None:
     whole, broken = write(tmp_path, 1), write(tmp_path, 2)
     flip(broken / "state.json")
     said: list[str] = []
-    _, chosen = open_folder(CheckpointConfig(save_path=str(tmp_path), resume=True), True, said.append)
-    assert chosen == whole and len(said) == 1 and "state.json has changed" in said[0]
+    opened = open_folder(CheckpointConfig(save_path=str(tmp_path), resume=True), True, said.append)
+    opened.close()
+    assert opened.checkpoint == whole and len(said) == 1 and "state.json has changed" in said[0]
 
 
 def test_none_whole_is_refused_with_what_is_wrong_with_each(tmp_path) -> None:

@@ -1,6 +1,7 @@
 """`rlvr doctor`: what it looks at, and when it exits with 1."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,11 @@ def run(capsys, *words: str) -> tuple[int, str]:
 
 
 def test_all_is_looked_at_and_nothing_is_left_behind(tmp_path: Path, capsys, monkeypatch) -> None:
-    """The training step is real, in a process of its own, without the warm start."""
+    """The training step is real, in a process of its own, without the warm start, and runs no code of the current folder."""
+    planted = [tmp_path / name for name in ("rewards.py", "rlvr.py", "yaml.py")]
+    for file in planted:
+        file.write_text(f"open({str(tmp_path / 'RAN')!r}, 'a')\n")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RLVR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -37,7 +42,7 @@ def test_all_is_looked_at_and_nothing_is_left_behind(tmp_path: Path, capsys, mon
     assert ("devices", "bf16") in found and ("devices", "threads") in found
     assert str(tmp_path / "cache") in found["folders", "models"]["text"]
     assert found["training", "one step"]["state"] == "ok"
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(tmp_path.iterdir()) == planted
 
 
 def test_text(capsys, tmp_path, monkeypatch) -> None:

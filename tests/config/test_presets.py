@@ -1,6 +1,8 @@
 """Presets: settings from papers beneath the user's own, and the combinations of settings that are refused."""
 
+import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ import pytest
 import yaml
 
 from rlvr.cli.main import main
-from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, to_dict
+from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, presets, to_dict
+from rlvr.config.conditions import correction_of
 from rlvr.config.presets import PRESETS
 from rlvr.errors import UserError
 from rlvr.validate.ppo import check_config, plan_batches
@@ -22,7 +25,7 @@ def test_each_preset_is_a_set_of_settings_that_go_together(name: str, model: str
     config = parse([*REWARD, "--preset", name, "--pretrain", model])
     check_config(config)
     plan = plan_batches(config, 1)
-    assert 1 <= plan.actor_steps <= plan.total_steps and plan.steps_per_epoch >= 2
+    assert 1 <= plan.actor_steps <= plan.total_steps
     plan_batches(config, 2)
     tree, preset = to_dict(config), PRESETS[name]
     for section, values in preset.settings.items():
@@ -32,6 +35,53 @@ def test_each_preset_is_a_set_of_settings_that_go_together(name: str, model: str
             )
             assert tree[section][key] == value or (model == "tiny" and changed), key
     assert "arXiv" in preset.paper
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("model", ["tiny", "some/model"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_optimizer_step_takes_whole_groups(name: str, model: str, world_size: int) -> None:
+    """Of more than one prompt, unless nothing is compared within a group; and as many steps as the preset says."""
+    config = parse([*REWARD, "--preset", name, "--pretrain", model])
+    plan, generations = plan_batches(config, world_size), config.rollout.num_generations
+    local = config.train.train_batch_size * config.train.accumulation_steps // world_size
+    assert local % generations == 0 and local * world_size > generations
+    assert plan.samples_per_episode == plan.steps_per_epoch * local * world_size
+    assert config.train.num_update_steps == 1, "later passes shuffle single responses"
+    assert model == "tiny" or plan.steps_per_epoch == PRESETS[name].updates
+
+
+def test_presets_step_as_their_papers_do() -> None:
+    """Peak, shape and Adam's second beta, as the recipes name them; what is not named is the default."""
+    found = {name: parse([*REWARD, "--preset", name, "--pretrain", "some/model"]).train for name in PRESETS}
+    constant = {name for name, train in found.items() if train.lr_schedule == "constant"}
+    assert constant == {"ppo", "orz", "vapo", "drgrpo", "dapo", "top_entropy"}
+    assert {name for name, train in found.items() if train.adam_beta2 == 0.95} == {
+        "ppo",
+        "orz",
+        "drgrpo",
+        "cispo",
+    }
+    assert found["cispo"].adam_eps == 1e-15
+    assert {name: train.warmup_steps for name, train in found.items() if train.warmup_steps is not None} == {
+        "ppo": 80,
+        "orz": 50,
+        "dapo": 80,
+        "top_entropy": 0,
+    }
+    assert found["orz"].critic_lr == 5e-6 and found["orz"].critic_steps == 12 and found["orz"].weight_decay == 0.0
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_line_of_a_recipe_has_its_source(name: str) -> None:
+    """Beside each line with a setting stands a comment: where the paper says it, or that it doesn't."""
+    lines = inspect.getsource(presets).split("PRESETS: dict")[1].split("\n    ),\n")
+    recipe = next(part for part in lines if f'"{name}": Preset(' in part)
+    settings = [
+        line for line in recipe.partition("for_tiny=")[0].splitlines() if re.search(r"\w=\d|\w\": [^P]|=\{.", line)
+    ]
+    unsourced = [line.strip() for line in settings if "  # " not in line and "prompts=" not in line]
+    assert len(settings) > 6 and unsourced == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -100,13 +150,41 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--ratio", "sequence"], "--ratio sequence moves a response as one.*grpo"),
         ([*GROUPED, "--ratio", "sequence"], "needs --loss_reduction sequence_mean, not token_mean"),
         (["--preset", "gspo", "--loss_reduction", "token_mean"], "needs --loss_reduction sequence_mean"),
-        (["--preset", "gspo", "--tis_cap", "2"], "--tis_cap weighs single tokens"),
+        (
+            ["--preset", "gspo", "--mismatch_correction", "mask", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric weighs single tokens.*--mismatch_level sequence",
+        ),
+        (
+            ["--mismatch_correction", "truncate", "--mismatch_level", "geometric"],
+            "--mismatch_level geometric is a mean.*--mismatch_correction mask",
+        ),
+        (
+            ["--mismatch_correction", "mask", "--mismatch_low", "1.5"],
+            "--mismatch_low 1.5 and --mismatch_high 2 leave out what agrees",
+        ),
+        (["--mismatch_correction", "truncate", "--old_logprobs", "sampled"], "take --old_logprobs recompute"),
+        (["--mismatch_correction", "mask", "--engine", "generate"], "--engine generate, which does not give"),
+        (["--off_policy_mask_threshold", "0"], "--off_policy_mask_threshold 0.0: must be above 0"),
         (["--preset", "gspo", "--estimator", "gae"], "--preset gspo: estimator gae gives its tokens"),
+        (["--preset", "gspo", "--policy_loss", "sapo"], "--policy_loss sapo is made for the ratios of tokens"),
+        (["--preset", "gspo", "--entropy_control", "kl_cov"], "--entropy_control kl_cov chooses single tokens"),
+        (["--float32_head", "--plugin", "gemini"], "--plugin gemini replaces the model's head"),
+        (["--float32_head", "--engine", "vllm"], "vLLM has a head of its own"),
+        (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
+        (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
+        (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),
+        (
+            ["--kl_in", "loss", "--kl_estimator", "k1"],
+            "k1 with --kl_in loss has no force.*k3_weighted or k2 or k3.*--kl_in reward",
+        ),
+        (["--kl_estimator", "k3"], "k3 with --kl_in reward draws.*Give --kl_estimator k1 there, or --kl_in loss"),
+        (["--kl_estimator", "k2"], "k2 with --kl_in reward draws"),
+        (["--preset", "grpo", "--kl_in", "reward"], "k3 with --kl_in reward draws"),
         (["--kl_target", "6", "--kl_coef", "0"], "--kl_coef 0 stays 0"),
         (["--preset", "dapo", "--kl_target", "6"], "--kl_coef 0 stays 0"),
         (["--kl_target", "-1"], "--kl_target -1.0: must be above 0"),
         (["--kl_horizon", "0"], "--kl_horizon 0"),
-        (["--tis_cap", "0"], "--tis_cap 0.0: must be above 0"),
+        (["--mismatch_high", "0"], "--mismatch_high 0.0: must be above 0"),
         (["--eps_clip_high", "-1"], "--eps_clip_high -1.0"),
         (["--lam_alpha", "0"], "--lam_alpha 0.0: must be above 0"),
         (["--critic_lam", "1.5"], "--critic_lam 1.5: must lie between 0 and 1"),
@@ -127,10 +205,32 @@ def test_settings_that_can_not_work_together_say_what_to_do(flags: list[str], sa
         plan_batches(config, 1)
 
 
+@pytest.mark.parametrize(
+    ("flags", "how", "level", "bounds"),
+    [
+        ([], "none", "token", (0.5, 2)),
+        (["--engine", "paged"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm"], "truncate", "token", (0, 2)),
+        (["--engine", "vllm", "--preset", "gspo"], "truncate", "sequence", (0, 3)),
+        (["--engine", "vllm", "--mismatch_correction", "none"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--top_k", "5"], "none", "token", (0.5, 2)),
+        (["--engine", "vllm", "--old_logprobs", "sampled"], "none", "token", (0.5, 2)),
+        (["--ray", "--one_step_off_policy"], "truncate", "token", (0, 2)),
+        (["--mismatch_correction", "mask", "--mismatch_level", "sequence", "--mismatch_low", "0"], "mask", "sequence", (0, 3)),
+    ],
+)  # fmt: skip
+def test_what_differs_by_design_is_corrected_by_default(flags, how, level, bounds) -> None:
+    found = correction_of(parse([*REWARD, *flags]))
+    assert (found.how, found.level, (found.low, found.high)) == (how, level, bounds)
+
+
 def test_steps_are_counted_with_the_critics_pretraining() -> None:
     config = parse([*REWARD, "--preset", "vapo", "--num_episodes", "10", "--value_pretraining_episodes", "3"])
     plan = plan_batches(config, 1)
     assert plan.num_episodes == 13 and plan.total_steps == 13 * 4 and plan.actor_steps == 10 * 4
+    assert plan.critic_steps == 4 * plan.total_steps, "of the built-in model: four in each"
+    few = parse([*REWARD, "--experience_batch_size", "4", "--train_batch_size", "2", "--critic_steps", "8"])
+    assert plan_batches(few, 1).critic_steps == 2 * plan_batches(few, 1).total_steps, "one for each sample"
 
 
 SHORT = "--num_episodes 2 --experience_batch_size 16 --train_batch_size 8 --eval_samples 4 --warmup_steps 0".split()

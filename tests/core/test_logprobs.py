@@ -287,3 +287,20 @@ def test_a7_only_tokens_of_the_mask_are_projected() -> None:
     assert torch.allclose(logprobs, expected)
     (gradient,) = torch.autograd.grad(logprobs.sum(), hidden)
     assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a37_a_float32_head_multiplies_in_float32(autocast: bool) -> None:
+    """States and weights of bf16: the product, and the gradients up to their last rounding, are those of float32."""
+    hidden, weight, bias, targets = tensors(9, 64, 33, torch.bfloat16)
+    exact = [x.detach().float().requires_grad_() for x in (hidden, weight, bias)]
+    expected, _ = plain_logprobs(exact[0], exact[1], targets, exact[2])
+    wanted = torch.autograd.grad(expected.sum(), exact)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        rounded, _ = chunked_logprobs(hidden, weight, targets, bias=bias)
+        logprobs, _ = chunked_logprobs(hidden, weight, targets, bias=bias, float32=True, chunk_tokens=4)
+    torch.testing.assert_close(logprobs, expected, atol=1e-5, rtol=1e-5)
+    assert (rounded - expected).abs().max() > 1e-3, "what the head is for"
+    for gradient, want in zip(torch.autograd.grad(logprobs.sum(), (hidden, weight, bias)), wanted, strict=True):
+        assert gradient.dtype == torch.bfloat16
+        torch.testing.assert_close(gradient.float(), want, atol=2e-2, rtol=1e-2)

@@ -13,10 +13,11 @@ from torch import Tensor
 from rlvr.core.losses import (
     StepSize,
     aggregate,
+    cispo_loss,
     clipped_policy_loss,
     clipped_value_loss,
-    importance_weights,
     lm_loss,
+    sapo_loss,
     sequence_logprobs,
 )
 
@@ -118,6 +119,55 @@ def test_a16_on_the_first_mini_batch_ratio_is_1_and_approxkl_0() -> None:
 
 
 @settings(deadline=None, max_examples=200)
+@given(
+    new=logprob, old=logprob, advantage=st.floats(-3, 3), limits=st.sampled_from([(1.0, 4.0), (0.2, None), (0.5, 0.3)])
+)
+def test_cispo_keeps_the_gradient_of_every_token(
+    new: float, old: float, advantage: float, limits: tuple[float, float | None]
+) -> None:
+    low, high = limits[0], limits[0] if limits[1] is None else limits[1]
+    assume(all(abs(math.exp(new - old) - corner) > 1e-9 for corner in (1 - low, 1 + high)))
+    logprobs = scalar(new).requires_grad_()
+    out = cispo_loss(logprobs, scalar(old), scalar(advantage), clip_range=limits[0], clip_range_high=limits[1])
+    loss, expected, bounded = reference.cispo(new, old, advantage, low, high)
+    assert out.loss.item() == pytest.approx(loss, rel=1e-12, abs=1e-12) and out.clipped.item() is bounded
+    (gradient,) = torch.autograd.grad(out.loss.sum(), logprobs)
+    assert gradient.item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=200)
+@given(new=logprob, old=logprob, advantage=st.floats(-3, 3), taus=st.sampled_from([(1.0, 1.05), (0.5, 3.0)]))
+def test_sapo_is_a_gate_of_the_ratio(new: float, old: float, advantage: float, taus: tuple[float, float]) -> None:
+    logprobs = scalar(new).requires_grad_()
+    out = sapo_loss(logprobs, scalar(old), scalar(advantage), tau_pos=taus[0], tau_neg=taus[1])
+    loss, expected = reference.sapo(new, old, advantage, *taus)
+    assert out.loss.item() == pytest.approx(loss, rel=1e-11, abs=1e-12) and not out.clipped.item()
+    (gradient,) = torch.autograd.grad(out.loss.sum(), logprobs)
+    assert gradient.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert out.approx_kl.item() == pytest.approx(0.5 * (new - old) ** 2, rel=1e-12, abs=1e-15)
+
+
+def test_where_nothing_has_moved_all_policy_losses_have_the_gradient_of_the_policy() -> None:
+    logprobs = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    advantages = torch.randn(3, 5, generator=torch.Generator().manual_seed(1))
+    for out in (
+        cispo_loss(logprobs, logprobs.detach(), advantages, clip_range=1.0, clip_range_high=4.0),
+        sapo_loss(logprobs, logprobs.detach(), advantages, tau_pos=1.0, tau_neg=1.05),
+    ):
+        assert (out.ratio == 1).all() and not out.clipped.any()
+        (gradient,) = torch.autograd.grad(out.loss.sum(), logprobs)
+        assert torch.allclose(gradient, -advantages)
+
+
+def test_limits_of_policy_losses_that_make_no_sense_are_refused() -> None:
+    x = torch.zeros(1)
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
+        cispo_loss(x, x, x, clip_range=-1.0)
+    with pytest.raises(ValueError, match="tau must be above 0, got 1.0 and 0"):
+        sapo_loss(x, x, x, tau_pos=1.0, tau_neg=0.0)
+
+
+@settings(deadline=None, max_examples=200)
 @given(new=st.floats(-3, 3), old=st.floats(-3, 3), target=st.floats(-3, 3), clip=st.sampled_from([None, 0.0, 0.2, 1.0]))
 def test_a19_value_loss_and_gradient_equal_the_oracle(
     new: float, old: float, target: float, clip: float | None
@@ -154,6 +204,8 @@ def test_a25_rubbish_in_padding_touches_neither_loss_nor_gradient(rubbish: tuple
     learned = columns[0].requires_grad_()
     for loss in (
         clipped_policy_loss(*columns, clip_range=0.2, dual_clip=3.0).loss,
+        cispo_loss(*columns, clip_range=1.0, clip_range_high=4.0).loss,
+        sapo_loss(*columns, tau_pos=1.0, tau_neg=1.05).loss,
         clipped_value_loss(*columns, value_clip=0.2).loss,
         lm_loss(columns[0]),
     ):
@@ -230,24 +282,6 @@ def test_a16_the_sequence_ratio_is_exactly_1_on_the_first_mini_batch() -> None:
         sequence_logprobs(logprobs, logprobs, mask), logprobs, torch.ones(3, 5), clip_range=3e-4, clip_range_high=4e-4
     )
     assert (out.ratio == 1).all() and not out.clipped.any()
-
-
-def test_importance_weights_are_the_capped_ratio_of_trainer_to_sampler() -> None:
-    trainer, sampler = torch.tensor([-1.0, -1.0, -3.0, -1.0]), torch.tensor([-1.0, -3.0, -1.0, -900.0])
-    weights = importance_weights(trainer, sampler, cap=2.0)
-    assert weights.tolist() == pytest.approx([1.0, 2.0, math.exp(-2), 2.0])
-    assert not importance_weights(trainer.requires_grad_(), sampler, cap=2.0).requires_grad
-    assert importance_weights(torch.tensor([math.nan]), torch.zeros(1), cap=2.0).isnan()
-    with pytest.raises(ValueError, match="cap"):
-        importance_weights(sampler, sampler, cap=0.0)
-
-
-def test_importance_weights_make_the_mean_right_under_another_sampler() -> None:
-    """Without a cap in the way, the weighted mean over a sampler's draws is the mean under the trainer, exactly here."""
-    p, q = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
-    reward = torch.tensor([1.0, 0.2, -1.0])
-    weighted = (q.exp() * importance_weights(p, q, cap=100.0) * reward).sum()
-    assert weighted.item() == pytest.approx((p.exp() * reward).sum().item(), abs=1e-6)
 
 
 def test_lm_loss_is_the_negative_log_likelihood() -> None:

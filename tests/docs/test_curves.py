@@ -20,9 +20,9 @@ SMALL = """--num_episodes 1 --num_collect_steps 1 --num_update_steps 1 --experie
 --mixed_precision fp32 --no_progress""".split()
 RULES = "--reward_functions gsm8k_reward_fn repetition_penalty_fn"
 RUNS = {
-    "ppo": f"{RULES} --kl_target 1 --ptx_dataset rows.jsonl --ptx_coef 0.1 --tis_cap 2 --positive_lm_coef 0.1 --positive_threshold -9 --eval_generations 2 --eval_temperature 1",
-    "dapo": f"{RULES} --preset dapo --max_refills 1",
-    "remax": f"{RULES} --estimator remax --kl_in loss",
+    "ppo": f"{RULES} --kl_target 1 --ptx_dataset rows.jsonl --ptx_coef 0.1 --mismatch_correction truncate --off_policy_mask_threshold 1 --positive_lm_coef 0.1 --positive_threshold -9 --eval_generations 2 --eval_temperature 1",
+    "dapo": f"{RULES} --preset dapo --max_refills 1 --accumulation_steps 1",
+    "remax": f"{RULES} --estimator remax --kl_in loss --entropy_control top_entropy",
     "compared": "--rm_checkpoint_path rm --reward_normalisation running --rl_env_type preference_comparison",
 }
 ON_GPUS = {"memory/device_bytes", "memory/device_peak_bytes"}

@@ -9,7 +9,7 @@ from trainer_harness import LetterTokenizer, loader, share_of_f
 from transformers import AutoModelForCausalLM
 
 from rlvr import Critic, PPOTrainer, RLVRRewardModel
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule
 
 
 @pytest.mark.usefixtures("process")
@@ -23,7 +23,7 @@ def test_constructor_and_fit(tmp_path) -> None:
     reward_model = RLVRRewardModel([share_of_f], tokenizer)
     actor_booster, critic_booster = Booster(plugin=TorchDDPPlugin()), Booster(plugin=TorchDDPPlugin())
     actor_optim, critic_optim = (torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (actor, critic))
-    actor_lr_scheduler, critic_lr_scheduler = (cosine_with_warmup(o, 20) for o in (actor_optim, critic_optim))
+    actor_lr_scheduler, critic_lr_scheduler = (lr_schedule(o, 20) for o in (actor_optim, critic_optim))
     train_prompt_dataloader = loader(per_step=16)
     before = {name: value.clone() for name, value in actor.state_dict().items()}
 

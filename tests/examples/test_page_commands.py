@@ -46,6 +46,7 @@ ELSEWHERE = {
     "rlvr[ray]": "installs a package",
     "my_template.json": "the hub can't be reached: tests/docs/test_snippets.py checks that template",
     "python train.py": "tests/examples/test_standalone.py",
+    "--pythons": "environments of other graders: tests/leaderboard/test_measure.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
 LONG = ("benchmarks", "tests.faults")
@@ -65,6 +66,7 @@ OF_EXAMPLE = {
     "smollm2_laptop": "--pretrain tiny",
 }
 FOREIGN = {
+    "my_grader.py": "def last_word(response, gold):\n    return response.split()[-1] == gold\n",
     "my_rewards.py": "def correctness(completions, answer, **kwargs):\n    return [float(a in c) for c, a in zip(completions, answer)]\n",
     "my_score.py": "def compute_score(data_source, solution_str, ground_truth, extra_info=None, method='loose'):\n"
     "    assert method == 'strict'\n    return float(ground_truth in solution_str)\n",
@@ -115,6 +117,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[
             for a, b in numbers
         ]
         rows(folder / "answers.jsonl", answered)
+        rows(folder / "cases.jsonl", [row | {"label": True} for row in answered])
         if page.parent.parent == EXAMPLES:
             shutil.copytree(page.parent, folder, dirs_exist_ok=True)
         for name in ("runs/mine", "runs/other"):

@@ -1,12 +1,14 @@
 """Actor and critic against the model's own logits on one unpadded sample."""
 
+import copy
 import math
 
 import pytest
 import torch
 from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
 
-from rlvr.models.actor import Actor
+from rlvr.errors import UserError
+from rlvr.models.actor import Actor, use_float32_head
 from rlvr.models.backbone import disable_dropout, prepare
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
@@ -159,3 +161,25 @@ def test_empty_responses_give_nothing_and_no_nan() -> None:
     batch = collate([torch.tensor([1, 2])], [torch.tensor([], dtype=torch.long)])
     assert batch.response_mask.shape == (1, 1) and not batch.response_mask.any()
     assert Actor(tiny_model())(batch).logprobs.tolist() == [[0.0]]
+
+
+@torch.no_grad()
+def test_a_float32_head_is_one_in_the_actor_and_in_the_model_that_generates() -> None:
+    model = use_float32_head(tiny_model("llama").bfloat16())
+    names = list(model.state_dict())
+    actor = copy.deepcopy(Actor(model))  # as plugins copy it
+    prompts, responses = ragged()
+    sequence = torch.cat([prompts[0], responses[0]])
+    logits = actor.model(sequence[None]).logits[0]
+    assert logits.dtype == torch.float32 and list(actor.model.state_dict()) == names
+    out = actor(collate(prompts[:1], responses[:1])).logprobs[0]
+    whole = logits.log_softmax(-1)
+    expected = [whole[t - 1, sequence[t]].item() for t in range(len(prompts[0]), len(sequence))]
+    assert out.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_head_that_is_no_matrix_can_not_be_float32() -> None:
+    model = tiny_model("llama")
+    model.set_output_embeddings(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+    with pytest.raises(UserError, match="--float32_head: the model's head is no plain matrix, but Sequential"):
+        use_float32_head(model)

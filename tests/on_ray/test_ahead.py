@@ -25,7 +25,7 @@ from rlvr.run.parts import training_sampling
 from rlvr.trainer.online import _cycle
 
 SETTINGS = {
-    "algo": {"estimator": "grpo", "kl_coef": 0.0, "tis_cap": 2.0},
+    "algo": {"estimator": "grpo", "kl_coef": 0.0},
     "rollout": {"num_generations": 2, "experience_batch_size": 8},
     "train": {"train_batch_size": 8, "num_update_steps": 1},
     "ray": {"ray": True, "one_step_off_policy": True},

@@ -331,7 +331,6 @@ def test_one_step_off_policy(cast, local, micro_model, tmp_path) -> None:
     """The first episode is on policy; the second one's responses are those of the initial weights, and weighed."""
     ahead = {
         "ray": {"one_step_off_policy": True},
-        "algo": {"tis_cap": 2.0},
         "train": {"num_episodes": 3, "train_batch_size": 16, "lr": 0.05},
     }
     folder = train(settings(micro_model, tmp_path / "run", remote=True, **ahead))

@@ -22,6 +22,9 @@ def healthy(episode: int) -> dict[str, float]:
         "grad_norm/actor": 1.0 + 0.3 * (episode % 3),
         "grad_norm/critic": 2.0,
         "val/ratio_var": 0.01,
+        "sampler/kl": 1e-4,
+        "sampler/tokens_outside": 0.001,
+        "sampler/responses_outside": 0.01,
         "loss/value_avg": 0.1,
         "response/length_tokens": 20.0 + 0.5 * episode,
         "response/truncated": 0.02,
@@ -58,6 +61,7 @@ SICK: dict[str, dict[str, Any]] = {
     "grader time-outs": {"outcome__timed_out": 0.05},
     "everything truncated": {"response__truncated": 0.97},
     "KL runaway": {"objective__kl": 500.0},
+    "engine and trainer disagree": {"sampler__kl": 0.03},
     "much is clipped": {"policy__clipfrac_avg": 0.5},
     "critic explains nothing": {"critic__explained_variance": 0.0, "outcome__correct": lambda i: 0.1 + i / 50},
     "skipped steps (actor)": {"skipped_steps__actor": lambda i: 1.0 if i == 39 else 0.0},
@@ -95,6 +99,21 @@ def test_every_check_is_tried() -> None:
 def test_it_has_to_last(name: str) -> None:
     rows = run(**SICK[name])
     assert names(rows[:2]) == [] and names(rows[-1:]) == []
+
+
+def test_a_critic_is_told_of_after_ten_episodes_unless_nearly_all_was_right() -> None:
+    def signs(count: int, right: float, **changes: Any) -> list[str]:
+        return names(run(count, critic__explained_variance=0.01, outcome__correct=right, **changes))
+
+    assert signs(9, 0.5) == [] and signs(10, 0.5) == ["critic explains nothing"]
+    assert signs(10, 0.95) == [], "little is left to explain"
+    once_less = {"outcome__correct": lambda i: 0.85 if i == 3 else 0.95}
+    assert names(run(10, critic__explained_variance=0.01, **once_less)) == ["critic explains nothing"]
+    explained_once = {"critic__explained_variance": lambda i: 0.4 if i == 3 else 0.01}
+    assert names(run(10, outcome__correct=0.5, **explained_once)) == []
+    (finding,) = diagnose(run(10, critic__explained_variance=0.01, outcome__correct=0.5))
+    assert all(flag in finding.remedy for flag in ("--critic_steps", "--critic_lr", "--value_pretraining_episodes"))
+    assert "--preset drgrpo" in finding.remedy
 
 
 def test_nan_is_a_runaway_and_breaks_no_other_check() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from trainer_harness import FixedEngine, LetterTokenizer, loader, make_trainer
+from trainer_harness import FixedEngine, LetterTokenizer, StopAfter, loader, make_trainer, weights
 
 from rlvr.scorers.rules import RLVRRewardModel
+from rlvr.trainer.base import Interrupted
 from rlvr.trainer.ppo import PPOTrainer
 
 pytestmark = pytest.mark.usefixtures("process")
@@ -60,6 +61,59 @@ def test_dropped_groups_are_replaced_by_the_prompts_that_come_next() -> None:
     got = [tuple(item.prompt_ids.tolist()) for item in items[::2]]
     assert got == [prompt_loader.items[i].ids for i in wanted]
     assert prompt_loader.sampler.counter == 2
+
+
+def test_prompts_that_were_drawn_and_not_needed_come_first_in_the_next_step() -> None:
+    """Each prompt of the stream is sampled once, in its order, whatever the refills leave over."""
+    trainer = make([SAME, MIXED, MIXED, MIXED], num_collect_steps=6)
+    seen: list[tuple[int, ...]] = []
+    respond = trainer.maker.respond
+
+    def watched(prompts: Any, *arguments: Any) -> Any:
+        seen.extend(prompt.ids for prompt in prompts[::2])
+        return respond(prompts, *arguments)
+
+    trainer.maker.respond = watched  # type: ignore[method-assign]
+    prompt_loader = loader(per_step=4)
+    trainer._take_loaders(prompt_loader, None)
+    for _ in range(6):
+        trainer._make_experience()
+    sampler = prompt_loader.sampler
+    drawn = [prompt_loader.items[i].ids for k in range(sampler.counter) for i in sampler.batch(k)]
+    assert len(trainer.buffer.items) == 6 * 8
+    assert seen == drawn[: len(seen)] and len(drawn) - len(seen) == len(trainer.unsampled) < 4
+    # A third more than 24 groups with signal: 32 prompts, so 8 batches or one more; before, each refill threw 2 away.
+    assert sampler.counter <= 9
+
+
+def test_a30_prompts_that_wait_are_part_of_a_checkpoint(tmp_path: Path) -> None:
+    """A run that is stopped while some wait goes on as if it had not been."""
+
+    def two_thirds(response: str, question: str) -> float:
+        """Every third problem is never solved."""
+        return float(response[:1] < "T") if int(question[1:]) % 3 else 0.0
+
+    def run(folder: Path, stop: int | None) -> tuple[torch.Tensor, list[float]]:
+        folder.mkdir(exist_ok=True)
+        reward = RLVRRewardModel([two_thirds], LetterTokenizer())
+        options: dict[str, Any] = {
+            "settings": {"estimator": "grpo", "dynamic_sampling": True, "num_generations": 4}, "train_batch_size": 16,
+            "kl_coef": 0.0, "initial_model": None, "reward_model": reward,
+        }  # fmt: skip
+        trainer = make_trainer(folder, callbacks=[StopAfter(stop)] if stop else [], **options)
+        try:
+            trainer.fit(2, 2, 1, loader(per_step=8))
+        except Interrupted as interrupted:
+            assert trainer.unsampled
+            trainer = make_trainer(folder, **options)
+            trainer.load_checkpoint(interrupted.checkpoint)
+            trainer.fit(2, 2, 1, loader(per_step=8))
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return weights(trainer), [row["dynamic/groups_sampled"] for row in rows]
+
+    whole, sampled = run(tmp_path / "whole", None)
+    again, resumed = run(tmp_path / "stopped", 1)
+    assert torch.equal(again, whole) and resumed == sampled
 
 
 def test_metrics_count_all_that_was_sampled_and_not_the_chosen_only() -> None:

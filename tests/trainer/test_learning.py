@@ -1,23 +1,28 @@
 """One optimizer step of actor and critic against the slow oracle, however the step is cut up."""
 
 import copy
+import math
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from reference import ReferenceSample, reference_step
+from reference import ReferenceSample, kl_estimate, reference_step
 from tiny_models import tiny_model
 from trainer_harness import experience, settings_of
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule, make_optimizer
 from rlvr.boost.plugins import make_booster
 from rlvr.config import Config, ParallelConfig
+from rlvr.config.shared import StepConfig
+from rlvr.core.losses import StepSize, cispo_loss, clipped_policy_loss, sapo_loss
 from rlvr.experience.experience import Experience
-from rlvr.models.actor import Actor
+from rlvr.models.actor import Actor, ActorOutput
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
 from rlvr.tracking.meter import Meter
-from rlvr.trainer.ppo_update import Learner, Step, train_actor, train_critic
+from rlvr.trainer.ppo_update import Learner, MicroBatch, Step, policy_loss, train_actor, train_critic
 
 pytestmark = pytest.mark.usefixtures("process")
 CPU = torch.device("cpu")
@@ -145,6 +150,23 @@ def test_a15_divergence_in_the_loss_pulls_towards_the_reference() -> None:
     assert torch.equal(flat(still), before)  # in the reward it has no place in the loss
 
 
+@pytest.mark.parametrize("given", [None, "k2", "k3"])
+def test_a15_the_divergence_in_the_loss_equals_the_oracle(given) -> None:
+    """After the policy has moved from the one that sampled; the default is the estimate that is right there."""
+    items = experience()
+    settings = settings_of(kl_in="loss", kl_coef=0.5, kl_estimator=given)
+    actor, critic = roles()
+    batch = collate([i.prompt_ids for i in items], [i.response_ids for i in items])
+    new = actor.unwrapped(batch, 1.0).logprobs
+    want = [
+        kl_estimate(float(new[row, t]), float(i.ref_logprobs[t]), given or "k3_weighted", float(i.logprobs[t]))
+        for row, i in enumerate(items)
+        for t in range(len(i.logprobs))
+    ]
+    got = learn(actor, critic, items, 8, settings)["loss/kl_avg"]
+    assert got == pytest.approx(sum(want) / len(want), rel=1e-5)
+
+
 @pytest.mark.parametrize(("coef", "rises"), [(0.5, True), (-0.5, False)])
 def test_the_entropy_bonus_raises_the_entropy(coef: float, rises: bool) -> None:
     """With no advantages, only the bonus moves the policy."""
@@ -202,15 +224,16 @@ def collect_batch(items: list[Experience]):
 def test_importance_weights_scale_each_tokens_policy_loss_and_nothing_else() -> None:
     items = experience()
     settings = settings_of(entropy_coef=0.01)
+    corrected = settings_of(entropy_coef=0.01, mismatch_correction="truncate")
     moves = []
     for weight in (None, 1.0, 0.5):
+        sampler = {} if weight is None else {"sampler_logprobs": [i.logprobs - math.log(weight) for i in items]}
         weighted = [
-            i if weight is None else Experience(**{**i.tensors(), "importance": torch.full_like(i.logprobs, weight)})
-            for i in items
+            Experience(**i.tensors(), **{name: rows[n] for name, rows in sampler.items()}) for n, i in enumerate(items)
         ]
         actor, critic = roles()
         before = flat(actor)
-        learn(actor, critic, weighted, 4, settings)
+        learn(actor, critic, weighted, 4, settings if weight is None else corrected)
         moves.append(flat(actor) - before)
     actor, critic = roles()
     before = flat(actor)
@@ -234,7 +257,6 @@ def test_a20_the_sequence_ratio_does_not_depend_on_the_micro_batches(micro) -> N
 
 
 def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
-    from rlvr.core.losses import StepSize
 
     items, settings = experience(), settings_of(ptx_coef=0.5)
     rows = collate([torch.tensor([3, 4])], [torch.tensor([5, 6, 7])])
@@ -252,15 +274,87 @@ def test_ptx_loss_is_added_and_leaves_the_policy_loss_alone() -> None:
     assert moves[1].norm() > 0
 
 
-def test_a22_the_schedule_counts_optimizer_steps() -> None:
+@pytest.mark.parametrize(
+    ("flags", "loss"),
+    [
+        (
+            {"policy_loss": "ppo", "eps_clip": 0.1, "dual_clip": 1.5},
+            partial(clipped_policy_loss, clip_range=0.1, dual_clip=1.5),
+        ),
+        (
+            {"policy_loss": "cispo", "eps_clip": 0.3, "eps_clip_high": 0.1},
+            partial(cispo_loss, clip_range=0.3, clip_range_high=0.1),
+        ),
+        ({"policy_loss": "sapo", "tau_pos": 0.5, "tau_neg": 3.0}, partial(sapo_loss, tau_pos=0.5, tau_neg=3.0)),
+    ],
+)
+def test_the_policy_loss_is_the_one_that_is_named(flags: dict[str, Any], loss: Any) -> None:
+    settings = settings_of(**flags)
+    new, old, advantages = (torch.randn(2, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
+    sequences = collate([torch.tensor([3])] * 2, [torch.arange(3) + 4, torch.arange(2) + 4])
+    batch = MicroBatch(sequences, old, old, advantages, mask)
+    total = policy_loss(ActorOutput(new, new), batch, Step(settings, 0.0, Meter(), StepSize(tokens=5, sequences=2)))
+    assert total.item() == pytest.approx(loss(new, old, advantages).loss[mask].mean().item())
+
+
+def test_the_penalty_of_kl_cov_is_a_term_of_the_policy_loss() -> None:
+    settings = settings_of(entropy_control="kl_cov", kl_cov_coef=0.5)
+    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]])
+    sequences = collate([torch.tensor([3])], [torch.arange(2) + 4])
+    batch = MicroBatch(
+        sequences, old, old, torch.zeros(1, 2), torch.ones(1, 2).bool(), penalised=torch.tensor([[True, False]])
+    )
+    step = Step(settings, 0.0, Meter(), StepSize(tokens=2, sequences=1))
+    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(0.5 * 0.5 / 2)
+
+
+# Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.
+@pytest.mark.parametrize(
+    ("shape", "floor", "expected"),
+    [
+        ("cosine", 0.1, [2 / 11, 2.0, 2 * 0.55, 2 * (0.55 + 0.45 * math.cos(math.pi * 89 / 90)), 0.2]),
+        ("cosine", 0.0, [2 / 11, 2.0, 1.0, 1 + math.cos(math.pi * 89 / 90), 0.0]),
+        ("linear", 0.25, [2 / 11, 2.0, 2 * 0.625, 2 * (1 - 0.75 * 89 / 90), 0.5]),
+        ("constant", 0.1, [2 / 11, 2.0, 2.0, 2.0, 2.0]),
+    ],
+)
+def test_a22_the_schedule_counts_optimizer_steps(shape: Any, floor: float, expected: list[float]) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
-    schedule = cosine_with_warmup(optimizer, total_steps=100, warmup_steps=10, floor=0.1)
+    schedule = lr_schedule(optimizer, total_steps=100, warmup_steps=10, shape=shape, floor=floor)
     rates = []
     for _ in range(100):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
-    assert rates[0] == pytest.approx(2.0 / 11) and rates[10] == pytest.approx(2.0)
+    rates.append(optimizer.param_groups[0]["lr"])
+    assert [rates[step] for step in (0, 10, 55, 99, 100)] == pytest.approx(expected, abs=1e-12)
     assert rates == sorted(rates[:11]) + sorted(rates[11:], reverse=True)
-    assert rates[55] == pytest.approx(1.1, abs=0.01)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    with pytest.raises(ValueError, match="'step'.*cosine, linear, constant"):
+        lr_schedule(optimizer, 10, shape="step")  # type: ignore[arg-type]
+
+
+def test_the_settings_of_a_step_reach_optimizer_and_schedule() -> None:
+    settings = StepConfig(
+        lr_schedule="linear",
+        lr_floor=0.5,
+        warmup_steps=1,
+        weight_decay=0.3,
+        adam_beta1=0.8,
+        adam_beta2=0.7,
+        adam_eps=0.1,
+    )
+    role = torch.nn.Linear(1, 1)
+    optimizer, schedule = make_optimizer(role, settings, 4.0, 3, "fp32")
+    group = optimizer.param_groups[0]
+    assert (group["betas"], group["eps"], group["weight_decay"], group["lr"]) == ((0.8, 0.7), 0.1, 0.3, 2.0)
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [4.0]
+    schedule.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [2.0]

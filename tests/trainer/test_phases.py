@@ -37,6 +37,15 @@ def test_whitened_rewards_are_trls() -> None:
     assert white.mean() == pytest.approx(plain.mean().item(), abs=1e-5) and white.std() == pytest.approx(1, rel=0.05)
 
 
+def test_whitened_rewards_leave_out_what_is_not_trained_on() -> None:
+    plain, white = (collect(whiten_rewards=w, truncated="mask") for w in (False, True))
+    trained = [bool(item.mask.any()) for item in plain]
+    assert trained == [True, False, True, True, True, False]
+    plain, white = (torch.cat(rewards_of([i for i in x if i.mask.any()])) for x in (plain, white))
+    expected = (plain - plain.mean()) * torch.rsqrt(plain.var(unbiased=False) + 1e-8) + plain.mean()
+    torch.testing.assert_close(white, expected, atol=1e-5, rtol=1e-5)
+
+
 def test_advantages_are_made_of_the_whitened_rewards() -> None:
     items = collect(whiten_rewards=True)
     for item, rewards in zip(items, rewards_of(items), strict=True):

@@ -18,7 +18,7 @@ from rlvr.trainer.callbacks import Callback
 
 pytestmark = pytest.mark.usefixtures("process")
 
-RESPONSES = [(7, 8, 1), (10, 11, 12, 13, 14, 15), (5, 1), (6, 5, 6, 5, 1), (1,), (9, 9, 9, 9)]
+RESPONSES = [(7, 8, 1), (10, 11, 12, 13, 14, 15), (5, 1), (6, 5, 6, 5, 1), (1,), (9, 5, 9, 9)]
 
 
 def collect(trainer, count=6):
@@ -26,15 +26,15 @@ def collect(trainer, count=6):
 
 
 @pytest.mark.parametrize("truncated", ["terminal", "bootstrap", "mask"])
-@pytest.mark.parametrize("kl", [("k1", 0.3), ("k3", 0.2)])
+@pytest.mark.parametrize("kl", [("reward", 0.3), ("loss", 0.2)])
 def test_a02_a09_a10_a11_a12_a15_experience_equals_the_oracle(truncated, kl) -> None:
-    kind, coef = kl
+    place, coef = kl
     trainer = make_trainer(
         kl_coef=coef,
         engine=FixedEngine(RESPONSES),
         initial_model=tiny_model(seed=5),
         temperature=0.8,
-        settings={"kl_estimator": kind, "truncated": truncated, "gamma": 0.97, "lam": 0.9},
+        settings={"kl_in": place, "truncated": truncated, "gamma": 0.97, "lam": 0.9},
     )
     got = collect(trainer)
     reference = Actor(tiny_model(seed=5))
@@ -46,21 +46,43 @@ def test_a02_a09_a10_a11_a12_a15_experience_equals_the_oracle(truncated, kl) -> 
         finished = response[-1] == 1
         values = trainer.critic.unwrapped(single)
         text = LetterTokenizer().decode(response, skip_special_tokens=True)
+        continued = (
+            truncated == "bootstrap" and not finished
+        )  # by the critic's value, which takes the place of the score
         rollouts.append(
             OracleRollout(
                 logprobs=trainer.actor.unwrapped(single, 0.8).logprobs[0].tolist(),
                 ref_logprobs=reference(single, 0.8).logprobs[0].tolist(),
                 values=values.values[0].tolist(),
-                score=text.count("F") / max(1, len(text)),
+                score=0.0 if continued else text.count("F") / max(1, len(text)),
                 mask=[True] * len(response),
-                bootstrap=values.last_values.item() if truncated == "bootstrap" and not finished else 0.0,
+                bootstrap=values.last_values.item() if continued else 0.0,
             )
         )
-    want = oracle_experience(rollouts, kl_coef=coef, gamma=0.97, lam=0.9, kl_kind=kind, whiten_advantages=False)
+    paid = coef if place == "reward" else 0.0
+    want = oracle_experience(rollouts, kl_coef=paid, gamma=0.97, lam=0.9, whiten_advantages=False)
     for item, sample, response in zip(got, want, RESPONSES, strict=True):
         assert item.advantages.tolist() == pytest.approx(list(sample.advantages), abs=2e-5)
         assert item.returns.tolist() == pytest.approx(list(sample.returns), abs=2e-5)
         assert item.mask.tolist() == [truncated != "mask" or response[-1] == 1] * len(response)
+
+
+def test_a12_a_value_fitted_to_bootstrapped_returns_stays_where_it_is() -> None:
+    """The value after the cut stands for all that follows, the score too: added to it, each fit would raise the value by a score."""
+    meter = Meter()
+    trainer = make_trainer(
+        kl_coef=0.0,
+        initial_model=None,
+        engine=FixedEngine([(5, 5, 5)]),
+        settings={"truncated": "bootstrap", "lam": 1.0},
+    )
+    items = trainer.maker.make_experience(prompts(4), meter, 0).experience
+    last = trainer.maker.run_models(
+        trainer.maker.respond(prompts(4), trainer.maker.sampling, {}, 0).rollouts, {}
+    ).last_values
+    for item, value in zip(items, last, strict=True):
+        assert item.returns.tolist() == pytest.approx([value.item()] * 3, abs=1e-6)
+    assert meter.means()["objective/scores"] == 1.0  # what it was paid is told all the same
 
 
 def test_a13_whitening_is_over_all_trained_tokens_and_leaves_returns_alone() -> None:
@@ -139,6 +161,21 @@ def test_a31_metrics_are_means_over_response_tokens_only() -> None:
     assert means["objective/entropy"] == pytest.approx(-sum(i.logprobs.sum().item() for i in items) / 6, abs=1e-4)
     assert means["response/length_tokens"] == pytest.approx(sum(map(len, RESPONSES)) / 6)
     assert means["val/num_eos_tokens"] == 4
+
+
+@pytest.mark.parametrize("truncated", ["terminal", "mask"])
+def test_a31_scores_are_those_of_all_that_was_scored(truncated) -> None:
+    """Not of the finished responses only, where cut ones are not trained on."""
+    meter = Meter()
+    trainer = make_trainer(
+        engine=FixedEngine([(5, 5, 5), (5, 7, 1), (7, 7, 7), (7, 7, 1)]), settings={"truncated": truncated}
+    )
+    trainer.maker.make_experience(prompts(4), meter, 0)
+    means = meter.means()
+    assert means["objective/scores"] == pytest.approx((1 + 0.5 + 0 + 0) / 4)
+    assert means["objective/rlhf_reward"] == pytest.approx(
+        means["objective/scores"] + means["objective/non_score_reward"]
+    )
 
 
 def test_a26_a_reward_function_is_called_once_for_each_sample() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from supervised_harness import STEPS, StopAfter, StopInEvaluation, examples, make, pairs, reward_model, weights
 from tiny_models import tiny_model
 
-from rlvr.boost.optimizer import cosine_with_warmup
+from rlvr.boost.optimizer import lr_schedule
 from rlvr.checkpoint import storage as checkpoint
 from rlvr.data.sampling import PromptSampler
 from rlvr.errors import UserError
@@ -29,7 +29,7 @@ def plain_sft(steps: int, batch: int) -> torch.Tensor:
     """One example at a time through transformers' own logits; the mean over all learned tokens of a step."""
     model, items = tiny_model(), examples()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    schedule, sampler = cosine_with_warmup(optimizer, steps), PromptSampler(len(items), batch, 0)
+    schedule, sampler = lr_schedule(optimizer, steps), PromptSampler(len(items), batch, 0)
     for step in range(steps):
         losses = []
         for example in (items[i] for i in sampler.batch(step)):
@@ -46,7 +46,7 @@ def plain_rm(steps: int, batch: int, centering: float) -> torch.Tensor:
     """One response at a time through transformers' own classifier; the mean over the pairs of a step."""
     model, items = reward_model().model, pairs()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    schedule, sampler = cosine_with_warmup(optimizer, steps), PromptSampler(len(items), batch, 0)
+    schedule, sampler = lr_schedule(optimizer, steps), PromptSampler(len(items), batch, 0)
     for step in range(steps):
         losses = []
         for pair in (items[i] for i in sampler.batch(step)):

@@ -43,7 +43,22 @@ UNREAD = [
     (["--kl_coef", "0", "--kl_estimator", "k3"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--kl_in", "loss"], "at --kl_coef 0"),
     (["--kl_coef", "0", "--no_offload_inference_models"], "no reference"),
+    (["--truncated", "bootstrap", "--missing_eos_penalty", "1"], "takes the place of a cut response's score"),
     (["--kl_horizon", "10000"], "without --kl_target"),
+    *(
+        ([f"--mismatch_{name}", value], "without a correction")
+        for name, value in (("level", "token"), ("low", "0.5"), ("high", "3"))
+    ),
+    (["--lr_schedule", "constant", "--lr_floor", "0.1"], "take cosine or linear"),
+    (["--policy_loss", "sapo", "--eps_clip", "0.2"], "take ppo or cispo"),
+    (["--policy_loss", "sapo", "--eps_clip_high", "0.3"], "take ppo or cispo"),
+    (["--policy_loss", "cispo", "--dual_clip", "3"], "take ppo"),
+    (["--tau_pos", "1"], "take sapo"),
+    (["--policy_loss", "cispo", "--tau_neg", "1.05"], "take sapo"),
+    (["--entropy_share", "0.2"], "without --entropy_control"),
+    (["--entropy_control", "kl_cov", "--clip_cov_low", "1"], "without --entropy_control clip_cov"),
+    (["--entropy_control", "kl_cov", "--clip_cov_high", "5"], "without --entropy_control clip_cov"),
+    (["--entropy_control", "clip_cov", "--kl_cov_coef", "1"], "without --entropy_control kl_cov"),
     (["--positive_threshold", "0.5"], "at --positive_lm_coef 0"),
     (["--max_refills", "3"], "without --dynamic_sampling"),
     (["--ptx_batch_size", "4"], "without --ptx_dataset"),
@@ -119,19 +134,18 @@ def test_every_rule_is_tried_above() -> None:
 # Read in every combination, or looked after elsewhere (lora_merge: `rlvr.validate.lora`). A new setting goes here or into
 # the table.
 ALWAYS = {
-    "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk grad_checkpoint use_flash_attn "
+    "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk float32_head grad_checkpoint use_flash_attn "
     "trust_remote_code",
     "ray": "ray",
     "data": "prompt_csv_url max_samples overlong_prompts eval_datasets ptx_dataset",
     "template": "conversation_template_config template_check",
-    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers "
-    "neural_reward_model missing_eos_penalty",
+    "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers neural_reward_model",
     "env": "rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
-    "algo": "preset estimator kl_coef kl_target eps_clip eps_clip_high dual_clip ratio old_logprobs tis_cap ptx_coef "
-    "entropy_coef positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
+    "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
+    "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
-    "weight_decay warmup_steps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
+    "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
     "eval": "",
@@ -176,8 +190,8 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "model": "pretrain tokenizer_dir checkpoint_path lora_config lora_merge grad_checkpoint use_flash_attn trust_remote_code",
         "data": "dataset preference_dataset max_samples max_length overlong_rows eval_dataset eval_share",
         "template": "conversation_template_config template_check",
-        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr weight_decay warmup_steps grad_clip "
-        "seed num_threads packing center_rewards_coefficient",
+        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr lr_schedule warmup_steps weight_decay "
+        "adam_beta1 adam_beta2 adam_eps grad_clip seed num_threads packing center_rewards_coefficient",
         "parallel": "plugin mixed_precision dist_timeout",
         "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
         "log": "log_interval log_dir use_wandb use_mlflow use_trackio progress",

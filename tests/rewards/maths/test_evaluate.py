@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from rewards.maths.evaluate import MAX_BITS, PRIME, Evaluator, exact, residue
-from rewards.maths.limits import UndecidedError
+from rewards.maths.evaluate import PRIME, Evaluator, exact, residue
+from rewards.maths.limits import MAX_BITS, UndecidedError
 from rewards.maths.parser import parse
 from rewards.maths.syntax import Op
 
@@ -48,7 +48,7 @@ def test_no_rational_value(text) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2^{100000}", "9^{9^9}", "5000!", r"\binom{9999}{5000}", "(2^{30000})^2", "(1/3)^{30000}"]
+    "text", ["2^{100000}", "9^{9^9}", "5000!", r"\binom{99999}{50000}", "(2^{30000})^2", "(1/3)^{30000}"]
 )
 def test_values_are_bounded(text) -> None:
     assert exact(parse(text)) is None

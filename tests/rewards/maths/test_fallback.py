@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rewards import grade
 from rewards.maths import equivalent, fallback, fallback_process
 
 ROOT = Path(__file__).parents[3]
@@ -17,12 +18,10 @@ SUM = r"\sum_{k=1}^{n} k"
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> fallback._Process:
-    """The process, started and ready, with nothing remembered."""
+    """The process, started, with nothing remembered."""
     monkeypatch.setattr(fallback, "_verdicts", type(fallback._verdicts)())
-    monkeypatch.setattr(fallback, "_hung", type(fallback._hung)())
-    monkeypatch.setattr(fallback, "PATIENCE_S", 60.0)
     fallback.warm()
-    assert fallback._running is not None and fallback._running.wait_until_ready(60)
+    assert fallback._running is not None
     return fallback._running
 
 
@@ -56,23 +55,50 @@ def test_a_process_that_died_is_replaced(running) -> None:
     assert fallback.verify(SUM, SUM) is True
 
 
-def test_a_hang_is_killed_and_a_gold_that_hangs_by_itself_is_not_asked_about_again(running, monkeypatch) -> None:
-    monkeypatch.setattr(fallback._Process, "ask", lambda *_: None)
-    for number in range(fallback.MAX_HUNG + 1):  # the last time, it is the gold against itself
-        assert fallback.verify(str(number), r"\sum hang") is None
-        assert fallback._running is not None and fallback._running is not running
-    assert running.process.poll() is not None
-    monkeypatch.setattr(fallback._Process, "ask", lambda *_: pytest.fail("asked again"))
-    assert fallback.verify("2", r"\sum hang") is None
-
-
-def test_answers_that_hang_take_no_gold_away(running, monkeypatch) -> None:
-    asked = fallback._Process.ask
-    hang = {"answer": r"\int hang", "gold": SUM}
-    monkeypatch.setattr(fallback._Process, "ask", lambda self, q, s: None if q == hang else asked(self, q, s))
-    for _ in range(fallback.MAX_HUNG + 1):
-        assert fallback.verify(hang["answer"], SUM) is None
+def test_what_takes_too_long_is_wrong_and_costs_the_next_question_nothing(running) -> None:
+    """No answer ends the process, nor takes the gold away."""
+    for answer in (r"9^{9^{9^{9}}}", r"\sum_{k=1}^{n} k^{k^k}", r"\prod_{k=1}^{10^9} k"):
+        assert fallback.verify(answer, SUM) is False
+        assert equivalent(answer, SUM) == (False, "fallback")
     assert fallback.verify(SUM, SUM) is True
+    assert fallback._running is running and running.process.poll() is None
+
+
+def test_an_answer_that_is_too_long_is_wrong(running) -> None:
+    for text in ("1" * 301, "x" * 301):
+        assert grade(f"\\boxed{{{text}}}", SUM).status == "wrong"
+
+
+def test_a_gold_that_takes_too_long_is_asked_about_once(monkeypatch) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(fallback, "_verdicts", type(fallback._verdicts)())
+    monkeypatch.setattr(fallback, "_ask", lambda *pair: asked.append(pair) or {"same": None})
+    assert [fallback.verify(answer, SUM) for answer in ("1", "2", SUM)] == [False] * 3
+    assert asked == [(SUM, SUM)]
+
+
+def test_without_a_process_the_sample_is_neither_right_nor_wrong(monkeypatch) -> None:
+    monkeypatch.setattr(fallback, "_verdicts", type(fallback._verdicts)())
+    monkeypatch.setattr(fallback, "_ask", lambda *_: None)
+    assert grade(r"\boxed{5}", SUM).status == "timed_out"
+    assert fallback._verdicts == {}
+
+
+def test_what_lies_in_the_current_folder_is_not_run(tmp_path, clean_env) -> None:
+    """Neither a file of the package's name nor one of a library's."""
+    (tmp_path / "rewards").mkdir()
+    for name in ("rewards.py", "rewards/__init__.py", "math_verify.py", "json.py", "sympy.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'RAN')!r}, 'a').write({name!r})\n")
+    code = (
+        "from rewards.maths import fallback\n"
+        rf"print(fallback.verify(r'\sum_{{k=1}}^n k', r'{SUM}'), fallback.verify('k', r'{SUM}'))"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=clean_env | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr
+    assert not (tmp_path / "RAN").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX timers")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewards.maths.lexer import MAX_CHARACTERS, MAX_DIGITS, MAX_TOKENS, resolve_letters, tokens
+from rewards.maths.lexer import MAX_DIGITS, resolve_letters, tokens
 from rewards.maths.limits import UnreadableError
 
 
@@ -84,9 +84,7 @@ def test_an_ampersand_before_a_relation_only_lines_up() -> None:
     assert "&" not in texts(r"x &= 3") and "&" in texts("1 & 2")
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * (MAX_CHARACTERS + 1), "+" * (MAX_TOKENS + 2), "1" * (MAX_DIGITS + 1), "#", "@", "人"]
-)
+@pytest.mark.parametrize("text", ["1" * (MAX_DIGITS + 1), "#", "@", "人"])
 def test_what_means_nothing_or_is_too_much_is_unreadable(text) -> None:
     with pytest.raises(UnreadableError):
         tokens(text)

@@ -3,22 +3,13 @@
 import random
 
 import pytest
+from hostile_texts import PIECES
 from processor_time import seconds
 
 from rewards.maths import equivalent, fallback
 from rewards.maths.equivalence import tree
 from rewards.maths.normalise import normalise
 from rewards.maths.simplify import simplify
-
-PIECES = r"""
-0 1 2 10 1,
-234 0.5 .5 1e5 1e4500 10^{900} 4. x y z n k a b C A i e \pi π \infty ∞ + - * / ^ _ ! % = < > \le \ge \ne \in \sim \approx ( ) [ ] { } \{ \} | ,
-; :
-. \frac \sqrt \sqrt[3] \sin \cos \ln \log \lg \binom \text{and} \text{or} \text{ cm} \text{ m} \text{if} \cup \cap \setminus \mathbb{R} \mathbb{Z} \pm \mp ^\circ
-\overline \bar \dot \begin{pmatrix} \end{pmatrix} \begin{cases} \end{cases} & \\ \lfloor \rfloor \left \right \cdot \times ² ³ ⁻ ₁ ½ √ ° ' " \% \$ $ € ~ \,
-and or not
-to for if mod cm sqrt log max min \max \pmod \boxed{ ... \ldots \mathbf{i} f(x) P( \choose \over 12:30 January (A) (mod 7) \prime ∪ ∈ ≤ × − ， （ ） degrees percent gcd cis \hat{j} ^T
-""".split()  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,13 @@
 """Equal values: in every way to write them, and told apart however close they are."""
 
+from fractions import Fraction
+from math import prod
+
 import pytest
 
+from rewards.maths.evaluate import exact
 from rewards.maths.parser import parse
+from rewards.maths.syntax import Number, replaced
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 
@@ -68,3 +73,16 @@ def test_what_cannot_be_evaluated_is_equal_only_as_written() -> None:
 )
 def test_infinity(text, sign) -> None:
     assert sign_of_infinity(parse(text)) == sign
+
+
+@pytest.mark.parametrize("degree", range(3, 8))
+@pytest.mark.parametrize("gold", ["2^n", r"\binom{2n}{n}", "3^n - 1", "n!"])
+def test_no_polynomial_through_small_cases_is_an_identity(gold, degree) -> None:
+    values = [exact(replaced(parse(gold), "n", Number(Fraction(n)))) for n in range(1, degree + 1)]
+    terms = []
+    for place, value in enumerate(values, 1):
+        others = [n for n in range(1, degree + 1) if n != place]
+        scale = value / prod(place - n for n in others)
+        terms.append(f"({scale})" + "".join(f"(n-{n})" for n in others))
+    assert not same_value(parse(" + ".join(terms)), parse(gold))
+    assert not same_value(parse(" + ".join(terms) + r" + 0\sin n"), parse(gold))
