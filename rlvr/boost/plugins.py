@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlvr.boost.frozen import Frozen, Precision
 from rlvr.boost.hybrid_check import check_hybrid
 from rlvr.boost.process import silence_libraries
 from rlvr.config import ParallelConfig
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 ZERO = ("zero1", "zero2", "zero2_cpu")
 GEMINI = {"gemini": "static", "gemini_auto": "auto"}
+SHARDING = ("fsdp", "3d", *GEMINI)
+"""Plugins under which no process holds all weights."""
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
@@ -61,6 +64,24 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
         )
     if parallel.mixed_precision == "fp16" and device.type != "cuda":
         raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
+
+
+def precision_of(parallel: ParallelConfig, precision: str) -> Precision:
+    """Types that models compute with under the plugin.
+
+    Args:
+        precision: fp32, bf16 or fp16, as resolved.
+    """
+    if precision == "fp32":
+        return Precision()
+    short = torch.bfloat16 if precision == "bf16" else torch.float16
+    return Precision(autocast=short) if parallel.plugin == "ddp" else Precision(weights=short)
+
+
+def freeze(model: torch.nn.Module, parallel: ParallelConfig, device: torch.device) -> Frozen:
+    """A model that only infers, as `Boosted.freeze` makes it of a model that the settings' plugin has boosted. Collective."""
+    precision = precision_of(parallel, resolve_precision(parallel.mixed_precision, device))
+    return Frozen(model, precision, device, sharded=parallel.plugin in SHARDING)
 
 
 def _check_precision(parallel: ParallelConfig, device: torch.device) -> None:

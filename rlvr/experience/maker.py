@@ -26,6 +26,7 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.frozen import Reference
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
@@ -48,7 +49,6 @@ from rlvr.experience.metrics import (
 )
 from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
-from rlvr.models.reference import Reference
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.scorers.rules import make_sample
