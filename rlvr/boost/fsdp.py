@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
+from rlvr.boost.process import ACCELERATORS, local_device
 from rlvr.errors import UserError
 
 try:
@@ -232,11 +233,11 @@ class FsdpPlugin(DPPluginBase):
         lr_scheduler: Any = None,
     ) -> tuple[Any, ...]:
         """Shard the model in place, and give the optimizer (in place, too) the shards of its parameters."""
-        kind = "cuda" if torch.cuda.is_available() else "cpu"
-        model.to(kind if kind == "cpu" else torch.device(kind, torch.cuda.current_device()))
+        device = local_device()
+        model.to(device)
         meta_copy = MetaCopy(model)
         names = {id(p): name for name, p in model.named_parameters()}
-        mesh = init_device_mesh(kind, (dist.get_world_size(),))
+        mesh = init_device_mesh(device.type, (dist.get_world_size(),))
         reduce = torch.float32 if self.dtype is not None else None
         policy = MixedPrecisionPolicy(param_dtype=self.dtype, reduce_dtype=reduce)
         for layer in decoder_layers(model):
@@ -286,7 +287,7 @@ class FsdpPlugin(DPPluginBase):
         return True
 
     def supported_devices(self) -> list[str]:
-        return ["cpu", "cuda"]
+        return ["cpu", *ACCELERATORS]
 
     def control_checkpoint_io(self) -> bool:
         return True

@@ -126,7 +126,7 @@ def _make_neural(
         batch_size=config.rollout.generation_batch_size,
         device=device,
         precision=resolve_precision(config.parallel.mixed_precision, device),
-        offload=config.train.offload_inference_models and device.type == "cuda",
+        offload=config.train.offload_inference_models and device.type != "cpu",
         aggregation=r.reward_aggregation,
     )
 
