@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
+from rlvr.boost.process import ACCELERATORS, local_device
 from rlvr.errors import UserError
 
 try:
@@ -243,8 +244,7 @@ class FsdpPlugin(DPPluginBase):
         lr_scheduler: Any = None,
     ) -> tuple[Any, ...]:
         """Shard the model in place, and give the optimizer (in place, too) the shards of its parameters."""
-        kind = _device_kind()
-        model.to(kind if kind == "cpu" else torch.device(kind, torch.cuda.current_device()))
+        model.to(local_device())
         meta_copy = MetaCopy(model)
         names = {id(p): name for name, p in model.named_parameters()}
         shard(model, self.dtype)
@@ -292,17 +292,13 @@ class FsdpPlugin(DPPluginBase):
         return True
 
     def supported_devices(self) -> list[str]:
-        return ["cpu", "cuda"]
+        return ["cpu", *ACCELERATORS]
 
     def control_checkpoint_io(self) -> bool:
         return True
 
     def get_checkpoint_io(self) -> FsdpCheckpointIO:
         return FsdpCheckpointIO()
-
-
-def _device_kind() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def shard(model: nn.Module, dtype: torch.dtype | None, *, always: bool = False) -> None:
@@ -312,7 +308,7 @@ def shard(model: nn.Module, dtype: torch.dtype | None, *, always: bool = False) 
         dtype: of the weights in forward passes; None = as they are. Gradients are then summed in float32.
         always: let the rest go, too, as soon as it has been used. What learns keeps it for the backward pass.
     """
-    mesh = init_device_mesh(_device_kind(), (dist.get_world_size(),))
+    mesh = init_device_mesh(local_device().type, (dist.get_world_size(),))
     reduce = torch.float32 if dtype is not None else None
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduce)
     for layer in decoder_layers(model):

@@ -35,7 +35,7 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 
-from rlvr.boost.process import barrier, gather_json, group_device, host_name
+from rlvr.boost.process import barrier, gather_json, group_device, host_name, local_device
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 
@@ -343,17 +343,19 @@ def load_json(path: Path) -> Any:
 
 
 def random_state() -> dict[str, torch.Tensor]:
-    """Random state of this process: of the CPU and, if it has one, of its GPU."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
+    """Random state of this process: of the CPU and, if it has one, of its accelerator."""
+    state, device = {"cpu": torch.get_rng_state()}, local_device()
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state(device)
     return state
 
 
 def set_random_state(state: dict[str, torch.Tensor]) -> None:
+    """Restore what `random_state` returned, as far as this process has the devices."""
     torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    device = local_device()
+    if device.type != "cpu" and device.type in state:
+        torch.get_device_module(device).set_rng_state(state[device.type], device)
 
 
 # Each process's own state. Rank 0 writes them all, so that only resuming needs storage that the machines share.

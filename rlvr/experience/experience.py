@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlvr.boost.process import Replica
+from rlvr.boost.process import Replica, group_device
 from rlvr.core.masked import whiten
 from rlvr.core.seeding import derive_seed
 
@@ -106,7 +106,7 @@ def _load(data: bytes) -> list[Experience]:
 
 def _gather(data: bytes, group: dist.ProcessGroup) -> list[bytes]:
     """Every process's bytes, in the group's order. Collective."""
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = group_device()
     own = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
     sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(group.size())]
     dist.all_gather(sizes, torch.tensor([len(data)], device=device), group=group)

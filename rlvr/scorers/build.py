@@ -124,7 +124,7 @@ def _make_neural(
         encode=_choose_encoding(config, path, model, tokenizer, note),
         normaliser=_make_normaliser(r, model, path),
         batch_size=config.rollout.generation_batch_size,
-        offload=config.train.offload_inference_models and device.type == "cuda",
+        offload=config.train.offload_inference_models and device.type != "cpu",
         aggregation=r.reward_aggregation,
     )
 

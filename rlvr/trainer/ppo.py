@@ -85,7 +85,7 @@ class LocalPPOTrainer(OnlineTrainer):
     ) -> None:
         _check_roles(config, actor, critic)
         precision = resolve_precision(config.parallel.mixed_precision, actor.device)
-        offload = config.train.offload_inference_models and actor.device.type == "cuda"
+        offload = config.train.offload_inference_models and actor.device.type != "cpu"
         scorer = as_scorer(reward_model, tokenizer, conversation, actor=actor, offload=offload)
         if engine is None:
             engine = make_engine("hf", tokenizer)

@@ -234,7 +234,7 @@ class Learner:
         names = [name for name in items[0].tensors() if name not in ("prompt_ids", "response_ids")]
         padded = {name: pad(items, name, torch.device("cpu")) for name in names}
         # Pinned memory is copied to the GPU while the host goes on.
-        if self.pin_memory and self.device.type == "cuda":
+        if self.pin_memory and self.device.type != "cpu":
             padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
         moved = {name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()}
         return MicroBatch(sequences.to(self.device), **moved)
