@@ -67,10 +67,8 @@ SEQUENCE = {"loss_reduction": "sequence_mean", "kl_coef": 0.0}
 TOKEN = {"loss_reduction": "token_mean", "kl_coef": 0.0}
 CONSTANT = {"loss_reduction": "constant", "kl_coef": 0.0}
 KL = SEQUENCE | {"kl_coef": 0.3, "kl_in": "loss", "kl_estimator": "k3"}
-UNBIASED = (
-    "TRL is right: the mean gradient of r k3 is that of KL(policy || reference), also off policy, and that of k3 alone is not "
-    "(DeepSeek-V3.2, arXiv:2512.02556). Here `k2` has that mean gradient on policy"
-)
+CAP = 2.0
+"""C of the engine's weights."""
 MEAN_OF_MEANS = (
     "TRL averages the means of micro-batches, so that a token weighs more where its micro-batch is short; here the step's sum is "
     "divided by the step's tokens, however it is cut"
@@ -82,7 +80,7 @@ VARIANTS = (
     Variant("grpo, clip higher", GRPO | {"epsilon": 0.1, "epsilon_high": 0.28}, SEQUENCE | {"eps_clip": 0.1, "eps_clip_high": 0.28}, "clip(r, 1-ε, 1+ε')"),
     Variant("grpo, delta", GRPO | {"delta": 1.5}, SEQUENCE | {"dual_clip": 1.5}, "A < 0: loss at most -δ A"),
     Variant("grpo, KL", GRPO | {"beta": 0.3, "use_bias_correction_kl": False}, KL, "+ β k3, k3 = exp(-d) - 1 + d"),
-    Variant("grpo, KL, TRL's default", GRPO | {"beta": 0.3}, KL, "+ β r k3, or + β k3", UNBIASED),
+    Variant("grpo, KL, TRL's default", GRPO | {"beta": 0.3}, KL | {"kl_estimator": "k3_weighted"}, "+ β r k3; the default here, too"),
     Variant("grpo, two micro-batches", GRPO, SEQUENCE, "mean_i over both", parts=2),
     Variant("grpo, one response masked", GRPO, SEQUENCE, "mean_i over N or N-1 responses", EMPTY_ROWS, masked=(1,)),
     Variant("bnpo", GRPO | {"loss_type": "bnpo"}, TOKEN, "sum_it / sum_i |y_i|"),
@@ -97,7 +95,7 @@ VARIANTS = (
     Variant("gspo, token mean", GRPO | {"loss_type": "dapo", "importance_sampling_level": "sequence"}, TOKEN | {"ratio": "sequence"}, "s on each token"),
     Variant("cispo", GRPO | {"loss_type": "cispo", "epsilon_high": 1.3}, TOKEN | {"policy_loss": "cispo", "eps_clip": 1.0, "eps_clip_high": 0.3}, "-sg(min(r, 1.3)) A log p; TRL's epsilon_high is the bound, ours what it is above 1"),
     Variant("sapo", GRPO | {"loss_type": "sapo"}, SEQUENCE | {"policy_loss": "sapo", "tau_pos": 1.0, "tau_neg": 1.05}, "-(4/τ) σ(τ (r-1)) A"),
-    Variant("dapo, engine's weights", GRPO | {"loss_type": "dapo"}, TOKEN, "min(π/μ, C) × loss", weighted=True),
+    Variant("dapo, engine's weights", GRPO | {"loss_type": "dapo"}, TOKEN | {"mismatch_correction": "truncate", "mismatch_high": CAP}, "min(π/μ, C) × loss", weighted=True),
     Variant("dapo, entropy bonus", GRPO | {"loss_type": "dapo", "entropy_coef": 0.02}, TOKEN | {"entropy_coef": 0.02}, "- c mean_t H_t"),
     Variant("grpo, entropy bonus", GRPO | {"entropy_coef": 0.02}, SEQUENCE | {"entropy_coef": 0.02}, "- c mean_it H, or - c mean_i mean_t H",
             "TRL takes the bonus as a mean over tokens whatever the loss; here it is reduced as the loss is. A convention: neither is in a paper"),
@@ -224,7 +222,7 @@ def our_config(variant: Variant) -> Config:
     return merge(Config(), by_section({"max_new_tokens": LIMIT, **variant.ours}))
 
 
-def our_loss(model: LlamaForCausalLM, batch: Batch, variant: Variant, advantages: Tensor, weights: Tensor) -> Tensor:
+def our_loss(model: LlamaForCausalLM, batch: Batch, variant: Variant, advantages: Tensor) -> Tensor:
     """The loss of an optimizer step, as the learner adds it up over micro-batches."""
     config = our_config(variant)
     mask = batch.mask.clone()
@@ -234,14 +232,14 @@ def our_loss(model: LlamaForCausalLM, batch: Batch, variant: Variant, advantages
     for rows in torch.arange(len(mask)).chunk(variant.parts):
         some = [rows.tolist(), slice(0, max(len(batch.responses[i]) for i in rows.tolist()))]
         sequences = collate([batch.prompts[i] for i in rows], [batch.responses[i] for i in rows])
-        cut = {name: getattr(batch, name)[rows][:, some[1]] for name in ("old", "reference")}
+        cut = {name: getattr(batch, name)[rows][:, some[1]] for name in ("old", "reference", "sampler")}
         part = MicroBatch(
             sequences,
             logprobs=cut["old"],
             ref_logprobs=cut["reference"],
             advantages=advantages[rows, None].expand(-1, cut["old"].size(1)),
             mask=mask[rows][:, some[1]],
-            importance=weights[rows][:, some[1]] if variant.weighted else None,
+            sampler_logprobs=cut["sampler"],
         )
         total = total + policy_loss(actor.forward(sequences, 1.0, bool(config.algo.entropy_coef)), part, step)
     return total
@@ -282,12 +280,12 @@ def compare(variant: Variant, folder: str) -> Row:
     """Both sides' loss and gradient from the same weights."""
     model = make_model()
     batch = make_batch(model)
-    weights = torch.exp((batch.old - batch.sampler).clamp(max=0.7))
+    weights = torch.exp(batch.old - batch.sampler).clamp(max=CAP)
     trainer = their_trainer(model, batch, variant.theirs, folder)
     inputs = their_inputs(trainer, batch, variant.masked)
     theirs = their_loss(trainer, inputs, variant, weights)
     grad = gradients(model, theirs)
-    ours = our_loss(model, batch, variant, inputs["advantages"].double(), weights)
+    ours = our_loss(model, batch, variant, inputs["advantages"].double())
     off = (gradients(model, ours) - grad).abs().max()
     return Row(variant.name, float((ours - theirs).abs()), float(off), variant.equation, variant.difference)
 
