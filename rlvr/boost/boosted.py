@@ -110,6 +110,7 @@ class Boosted:
         self.grad_clip = grad_clip
         self.grad_norm = 0.0
         self.skipped = 0
+        self._loss: Tensor | float = 0.0  # of the backward passes since the newest step
         self._autocast = precision == "bf16" and not booster.plugin.control_precision()
 
     @property
@@ -163,6 +164,7 @@ class Boosted:
         The plugins average gradients over replicas; their number undoes that, so that the sum remains.
         """
         # Not an average of averages: replicas may hold different numbers of tokens (`rlvr.core.losses.aggregate`).
+        self._loss = self._loss + loss.detach()
         self.booster.backward(loss * self.replica.count, self.optimizer)
 
     @contextmanager
@@ -179,7 +181,8 @@ class Boosted:
         counts such steps): weights, moments and step counts stay as they are. The schedule advances all the same: it
         spans the steps that the run will take (pitfall A22), and roles that share a run's steps stay at the same place.
         """
-        self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"))
+        loss, self._loss = float(self._loss), 0.0
+        self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"), loss)
         self.skipped = 0 if math.isfinite(self.grad_norm) else self.skipped + 1
         self._advance_schedule()
         return self.grad_norm

@@ -5,6 +5,7 @@
 `Boosted` asks its layout and knows no plugin by name.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -74,15 +75,15 @@ class Layout:
         Collective."""
         yield forward
 
-    def update(self, limit: float) -> float:
+    def update(self, limit: float, loss: float = 0.0) -> float:
         """Clip the gradients to a norm of `limit` (infinity = not at all), step, and let go of them. Returns the norm before
         clipping. Collective.
 
-        Where a gradient is not finite in any process, no process steps: no weight, moment or step count changes, and the norm
-        returned is infinite.
+        Where a gradient, or the loss, is not finite in any process, no process steps: no weight, moment or step count changes, and
+        the norm returned is infinite. (A NaN reward gives a loss of NaN, and gradients of 0.)
         """
         norm = local_norm(self.gradients())
-        finite = not any_rank(not norm < LARGEST_NORM, group_device())
+        finite = not any_rank(not (norm < LARGEST_NORM and math.isfinite(loss)), group_device())
         # fp16's own optimizers do not step either, and then want to lower the scale of the loss.
         stepped = self.step(limit, norm) if finite or self.scales_loss else norm
         self.discard()

@@ -81,6 +81,19 @@ def test_a25_a_mini_batch_without_a_trained_token_makes_no_step() -> None:
     assert "grad_norm/actor" not in meter.totals and "train/critic_loss" not in meter.totals
 
 
+def test_a_loss_that_is_nan_is_skipped_though_its_gradients_are_0() -> None:
+    trainer, meter = make_trainer(settings={"kl_coef": 0.0}), Meter()
+    items = experience(4)
+    trainer.learner.step(items, Meter(), kl_coef=0.0)
+    before = weights(trainer).clone()
+    for item in items:
+        item.advantages[:] = math.nan
+        item.returns[:] = math.nan
+    trainer.learner.step(items, meter, kl_coef=0.0)
+    assert torch.equal(weights(trainer), before), "momentum and decay would have moved them"
+    assert meter.counts == {**meter.counts, "skipped_steps/actor": 1, "skipped_steps/critic": 1}
+
+
 def test_supervised_steps_are_skipped_counted_and_limited(tmp_path, monkeypatch) -> None:
     trainer = make_supervised("sft", tmp_path, max_skipped_steps=2)
     before = supervised_weights(trainer)
