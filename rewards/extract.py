@@ -8,11 +8,16 @@ there: the last `\\boxed{...}` (several that only commas or "and" stand between 
 import re
 import sys
 
+from rewards.maths.units import unit_name
+from rewards.maths.words import harmless_before, harmless_behind
 from rewards.tags import Tags
 
 MAX_RESPONSE_CHARACTERS = 100_000
 MAX_BOXES = 50
 MAX_FORMULA = 1000
+MAX_WORDS_BEFORE = 3
+MAX_WORDS_BEHIND = 3
+"""Words beside a formula in a sentence that are looked at: what changes a number stands next to it."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{|\\boxed\s+(?=[\w.]+)")
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
@@ -43,7 +48,23 @@ _NAME = re.compile(
 )
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)|\A.*</think>", re.DOTALL | re.IGNORECASE)
 _END_OF_TEXT = re.compile(r"(?:<\|[\w▁]+\|>|</s>|<eos>|<end_of_turn>)\Z")
-_DENIED = re.compile(r"(?:\bnot|cannot|n't)\s+(?:be|equal)\s*\Z")
+_DENIED = re.compile(
+    r"(?:\b(?:not|never|nor|neither|cannot|except|without|than|unlike)|n't)(?:\s+(?:be|equal|exactly|just|even|really|simply)\b){0,2}(?:\s+to)?\s*[$(*]*\Z",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"[$)*]*\s+(?:is|was|would be|seems)\s+(?:not|n't|never|wrong|incorrect|false)\b", re.IGNORECASE
+)
+_SOLVED_FOR = re.compile(r"[A-Za-z](?:_\w+)?'*(?:\(\w*\))?")
+_TIMES = re.compile(r"(?<=\d)\s*x\s*(?=\d)")
+_BESIDE = re.compile(r"[=,;:$]|\\[A-Za-z]+|\b[A-Za-z]{2,}\b")
+_LONE_LETTER = re.compile(r"(?<![A-Za-z\\'’])[bcknpqrtuvwxyz](?![A-Za-z])")
+"""A variable; not the A of "team A", nor a unit."""
+_COMMANDS = re.compile(r"\\(?:text|mathrm|mathbf)\{[^{}]*\}|\\[A-Za-z]+")
+_OPERATION_BEFORE = re.compile(r"[\w.)}]\s*[-+/*^·×]\s*\Z|(?<!\S)[-−]\Z")
+_OPERATION_BEHIND = re.compile(
+    r"\s?[/^*·×!+]|\s?[-−]\s?\d|\s?(?:thousand|million|billion|trillion|hundred|dozen)s?\b", re.IGNORECASE
+)
 _HEADING = re.compile(
     r"\W*(?:(?:step|part|case|solution|conclusion|explanation|problem|example|summary|verification|calculation)\b.*"
     r"|(?:the\s+)?(?:final\s+)?answer\W*)",
@@ -197,18 +218,34 @@ def _said(sentence: str) -> str | None:
         tail = _SENTENCE_END.split(sentence[first.end() :])[0]
         return (
             sentence[: first.end()] + tail
-            if _CHOICES.search(tail) or _continues(tail)
+            if _CHOICES.search(tail) or _continues(tail) or _changes(tail)
             else _inside(first) + _percent(tail)
         )
     said = (sentence[: end.start()] if end else sentence).strip(" *").rstrip(". ")
     if _CHOICES.search(said):
         return _corrected(said) if re.search(r"\bnot\b", said) else said or None
-    return (_last_formula(said) if _FORMULA.search(said) else said) or None
+    last = _last_match(_FORMULA, said)
+    if last is not None and _last_digit(said) >= last.end():
+        return _last_formula(said)
+    if last is None or _OPERATION_BEFORE.search(said, 0, last.start()) or not _introduces(said[: last.start()]):
+        return said or None
+    return _last_formula(said) or None
 
 
 def _continues(tail: str) -> bool:
     """A list goes on after its first formula: "$1$, $2$ and $3$"."""
     return bool(re.match(r"\s*(?:,|and\b|or\b|;)\s*[$\\\d]", tail))
+
+
+def _changes(tail: str) -> bool:
+    """True where what follows a formula makes it another number: "$42$/2", "$42$ million", "$42$ doubled"."""
+    words = " ".join(re.split(r"[,;:(.]", tail)[0].split()[:MAX_WORDS_BEHIND])
+    return bool(_OPERATION_BEHIND.match(tail)) or not (_percent(tail) or harmless_behind(words))
+
+
+def _introduces(text: str) -> bool:
+    """False where the words before a formula make it another number: "more than $42$", "half of $42$"."""
+    return harmless_before(" ".join(re.split(r"[,;:=]", text)[-1].split()[-MAX_WORDS_BEFORE:]))
 
 
 def _percent(tail: str) -> str:
@@ -249,10 +286,43 @@ def _last_formula(text: str) -> str | None:
     after = tail[formula.end() :] if formula else tail
     numbers = list(_NUMBERS.finditer(after, _shortly_before_last_digit(after)))
     if numbers:
-        place = numbers[-1].start()
-        denied = _DENIED.search(after, max(0, place - 40), place)
-        return None if denied else _around(after, numbers[-1])
-    return _stated(_inside(formula)) if formula else None
+        return _plain_number(after, numbers[-1])
+    return _plain_formula(tail, formula) if formula else None
+
+
+def _plain_number(text: str, number: re.Match[str]) -> str | None:
+    """A number in a text with what belongs to it; None where the text denies it, or says 2x = 42."""
+    before = text[max(0, number.start() - 60) : number.start()]
+    if _DENIED.search(before) or _DENIED_AFTER.match(text, number.end()) or _is_unsolved(before):
+        return None
+    return _around(text, number) + _measure(text, number.end())
+
+
+def _plain_formula(text: str, formula: re.Match[str]) -> str | None:
+    """A formula in a text, with what is done to it beside it: -$42$, 1/$42$, $42$ thousand."""
+    before = text[max(0, formula.start() - 60) : formula.start()]
+    if _DENIED.search(before) or _DENIED_AFTER.match(text, formula.end()):
+        return None
+    stated = _stated(_inside(formula))
+    if stated is None or not (_OPERATION_BEFORE.search(before) or _OPERATION_BEHIND.match(text, formula.end())):
+        return stated
+    behind = re.compile(r"\s?\S*(?:\s?\d\S*)?").match(text, formula.end())
+    return (before.split() or [""])[-1] + f"({stated})" + (behind[0].rstrip(".") if behind else "")
+
+
+def _is_unsolved(before: str) -> bool:
+    """True for "2x =" and "x^2 =" before a number; not for "x =", "f(2) =" or "6 x 7 ="."""
+    bare = before.rstrip(" $(*")
+    left = _BESIDE.split(_TIMES.sub("*", bare[:-1]))[-1].strip() if bare.endswith("=") else ""
+    return bool(_LONE_LETTER.search(left)) and not _SOLVED_FOR.fullmatch(left)
+
+
+def _measure(text: str, end: int) -> str:
+    """What scales the number that ends here, or its unit: feet are not metres."""
+    scale = re.compile(r"\s(?:thousand|million|billion|trillion)s?\b", re.IGNORECASE).match(text, end)
+    word = re.compile(r"\s([A-Za-z]{2,})").match(text, scale.end() if scale else end)
+    unit = word[0] if word and len(word[1]) > 2 and unit_name(word[1]) else ""
+    return (scale[0] if scale else "") + unit
 
 
 def _shortly_before_last_digit(text: str) -> int:
@@ -274,7 +344,9 @@ def _stated(formula: str) -> str | None:
     if not equals or _NAME.fullmatch(left.split("=")[0].strip()):
         return formula
     right = right.strip(" .")
-    return right if _NUMBERS.fullmatch(right) else None
+    if not _NUMBERS.fullmatch(right):
+        return None
+    return formula if _LONE_LETTER.search(_COMMANDS.sub(" ", left)) else right
 
 
 def _around(text: str, number: re.Match[str]) -> str:

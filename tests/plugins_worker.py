@@ -4,6 +4,7 @@ save what came of it.
 torchrun --nproc_per_node=2 tests/plugins_worker.py FOLDER
 """
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tiny_models import VOCAB
+from tiny_models import VOCAB, ragged
 from trainer_harness import StopAfter, make_trainer, prompts, weights
 
 from rlvr.boost import process as processes
 from rlvr.boost.gemini import GeminiRolePlugin
 from rlvr.boost.process import gather_json
-from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.checkpoint.storage import list_checkpoints, tensors_in
 from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt, PromptLoader
 from rlvr.data.sampling import PromptSampler
+from rlvr.models.batch import collate
 from rlvr.models.lora_config import LoraSettings
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.tracking.tracker import Sink
@@ -139,6 +141,39 @@ def sampled(plugin: str) -> dict[str, list[Any]]:
     return {"responses": gather_json(told[0]), "again": gather_json(told[1])}
 
 
+def struck(plugin: str, precision: str) -> dict[str, Any]:
+    """The actor after two optimizer steps, and after the same two with two others between them that are skipped: in the first of
+    these the last process has an infinite loss, in the second its shards alone hold an infinite gradient."""
+    ends, last = [], dist.get_rank() == dist.get_world_size() - 1
+    counts: list[int] = []
+    batch = collate(*ragged())
+    for factors in ([1.0, 0.5], [1.0, math.inf, 1.0, 0.5]):
+        role = make(plugin, precision).actor
+        role.lr_scheduler = None  # it advances with each step
+        for number, factor in enumerate(factors):
+            own = 1.0 if math.isinf(factor) and not last else factor
+            with pytest.MonkeyPatch.context() as patch:
+                if number == 2 and last:
+                    patch.setattr(role.layout, "gradients", lambda: [torch.tensor([math.inf])])
+                role.learn([lambda role=role, f=own: role.forward(batch).logprobs.mean() * f] * 2)
+            counts.append(role.skipped)
+        state = role.training_state()
+        with role.full_precision_weights() as module:
+            weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+        ends.append({"weights": weights, "state": [t.clone() for _, t in tensors_in(state)]})
+    return {"quiet": ends[0], "struck": ends[1], "skipped": gather_json(counts)}
+
+
+def still(plugin: str, precision: str) -> dict[str, Any]:
+    """A run that samples for itself and whose learning rate is 0: metrics of each episode, weights before and after."""
+    sink = Rows()
+    trainer = make(plugin, precision, lr=0.0, kl_coef=0.05)
+    before = weights(trainer).clone()
+    trainer.tracker.sinks.append(sink)
+    trainer.fit(*PLAN, share())
+    return {"rows": sink.rows, "before": before, "after": weights(trainer)}
+
+
 def groups() -> list[list[list[str]]]:
     """Which problems each rank's responses belong to, in order, with four responses to each."""
     trainer = make("zero2", "fp32", engine=ResponseOfPrompt(4), **GROUPED)
@@ -161,6 +196,9 @@ def everything(folder: Path) -> dict[str, Any]:
     for precision, plugins in LAYOUTS.items():
         for plugin in plugins if world_size < 4 else plugins:
             results[f"{plugin} {precision}"] = train(plugin, precision, **SETTINGS)
+            if world_size < 4:
+                results[f"{plugin} {precision} struck"] = struck(plugin, precision)
+                results[f"{plugin} {precision} still"] = still(plugin, precision)
     for kind, changes in KINDS.items():
         plugin = "ddp" if world_size == 1 else "fsdp"
         results[f"{plugin} {kind}"] = train(plugin, "fp32", **changes)

@@ -2,16 +2,20 @@
 `correctness` without."""
 
 from rewards.grade import gold_from_gsm8k, grade
+from rewards.maths import Form
 from rewards.outcome import UNDECIDED, Outcome, Score
 from rewards.registry import reward_fn
 from rewards.tags import Tags
 
 
-def verdict(response: str, gold: str | None, tags: Tags | None, question: str | None = None) -> Outcome:
+def verdict(
+    response: str, gold: str | None, tags: Tags | None, question: str | None = None, form: Form = "strict"
+) -> Outcome:
     """Compare the answer with the right one.
 
     The answer stands between the template's answer tags if the response has them after its thinking; otherwise it is
-    looked for in what follows the thinking. Nothing inside of the thinking is an answer.
+    looked for in what follows the thinking. Nothing inside of the thinking is an answer. `form` is `grade`'s: strict asks
+    for an answer that leaves no more undone than the gold, equivalent for an equal one.
 
     >>> verdict("so 42", "42", None).status, verdict("<think>42</think> it is 41", "42", None).status
     ('correct', 'wrong')
@@ -22,8 +26,8 @@ def verdict(response: str, gold: str | None, tags: Tags | None, question: str | 
     gold = None if gold is None else gold_from_gsm8k(gold)
     rest = after_thinking(response, tags)
     if tags.answer_start.text in rest or tags.answer_end.text in rest:
-        return grade(response, gold, tags=tags, question=question)
-    return grade(rest, gold, question=question)
+        return grade(response, gold, tags=tags, question=question, form=form)
+    return grade(rest, gold, question=question, form=form)
 
 
 def after_thinking(response: str, tags: Tags) -> str:
@@ -36,13 +40,19 @@ def after_thinking(response: str, tags: Tags) -> str:
 
 
 @reward_fn("correctness")
-def correctness(response: str, gold: str | None, tags: Tags | None = None, question: str | None = None) -> Score:
+def correctness(
+    response: str,
+    gold: str | None,
+    tags: Tags | None = None,
+    question: str | None = None,
+    form: Form = "strict",
+) -> Score:
     """1 for a right answer, 0 for a wrong one or none; the format is not looked at.
 
     >>> correctness("<think>6 * 7</think><answer>42</answer>", "42").value, correctness("it is 41", "42").value
     (1.0, 0.0)
     """
-    return math_reward_fn(response, gold, tags, question)
+    return math_reward_fn(response, gold, tags, question, form=form)
 
 
 @reward_fn("math_reward_fn")
@@ -53,6 +63,7 @@ def math_reward_fn(
     question: str | None = None,
     correct_score: float = 1.0,
     wrong_score: float = 0.0,
+    form: Form = "strict",
 ) -> Score:
     r"""1.0 for a right answer, else 0; tags count where the response has them and are not asked for.
 
@@ -66,7 +77,7 @@ def math_reward_fn(
     >>> math_reward_fn(r"<think>\boxed{42}</think><answer>41</answer>", "42").value
     0.0
     """
-    outcome = verdict(response, gold, tags, question)
+    outcome = verdict(response, gold, tags, question, form)
     if outcome.status in UNDECIDED:
         return Score(None, outcome)
     return Score(correct_score if outcome.correct else wrong_score, outcome)
@@ -79,6 +90,7 @@ def score_answer(
     question: str | None,
     correct_score: float,
     format_score: float,
+    form: Form = "strict",
 ) -> Score:
     """Pay for the verdict and the format.
 
@@ -86,7 +98,7 @@ def score_answer(
     wrong answer in the right format `format_score`. A gold that can't be parsed makes the sample not apply.
     """
     tags = tags or Tags.default()
-    outcome = grade(response, None if gold is None else gold_from_gsm8k(gold), tags=tags, question=question)
+    outcome = grade(response, None if gold is None else gold_from_gsm8k(gold), tags=tags, question=question, form=form)
     if outcome.status in UNDECIDED:
         return Score(None, outcome)
     formed = tags.is_well_formed(response)
@@ -105,6 +117,7 @@ def gsm8k_reward_fn(
     question: str | None = None,
     correct_score: float = 1.0,
     format_score: float = 0.1,
+    form: Form = "strict",
 ) -> Score:
     """1.0 for a right answer, 0.1 for a wrong one in the right format, else 0.
 
@@ -117,7 +130,7 @@ def gsm8k_reward_fn(
     >>> gsm8k_reward_fn("42", "#### 42").value
     0.0
     """
-    return score_answer(response, gold, tags, question, correct_score, format_score)
+    return score_answer(response, gold, tags, question, correct_score, format_score, form)
 
 
 @reward_fn("math_competition_reward_fn")
@@ -128,10 +141,11 @@ def math_competition_reward_fn(
     question: str | None = None,
     correct_score: float = 1.0,
     format_score: float = 0.1,
+    form: Form = "strict",
 ) -> Score:
     r"""1.0 for a right answer, 0.1 for a wrong one in the right format, else 0; answers may be LaTeX.
 
     >>> math_competition_reward_fn(r"<think>halves</think><answer>$\frac{1}{2}$</answer>", "0.5").value
     1.0
     """
-    return score_answer(response, gold, tags, question, correct_score, format_score)
+    return score_answer(response, gold, tags, question, correct_score, format_score, form)

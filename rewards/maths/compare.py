@@ -7,6 +7,7 @@ different: nothing is paid for a doubt.
 from rewards.maths.evaluate import exact
 from rewards.maths.families import is_family, same_family
 from rewards.maths.limits import spend
+from rewards.maths.piecewise import is_piecewise, same_function
 from rewards.maths.relations import (
     all_named,
     as_tuples,
@@ -36,9 +37,11 @@ from rewards.maths.syntax import (
     is_op,
     symbols,
 )
+from rewards.maths.units import size
 from rewards.maths.values import renamed_parameter, same_expressions
-from rewards.maths.vectors import components, is_array
+from rewards.maths.vectors import components, is_array, same_line
 from rewards.maths.vocabulary import number_word
+from rewards.maths.words import label
 from rewards.maths.zero_testing import same_value, sign_of_infinity
 
 _IDLE_WORDS = frozenset("the a an it is on in at".split())
@@ -96,6 +99,12 @@ def _same(a: Node, g: Node) -> bool:
         return _same_words(a, g)
     if (tuples := as_tuples(a, g)) is not None:
         return _same(*tuples)
+    if is_piecewise(a) or is_piecewise(g):
+        return (
+            same_function(a, g)
+            or (isinstance(a, Group) and isinstance(g, Group) and _same_groups(a, g))
+            or same_relations(a, g, _same)
+        )
     if is_plainly_a_set(a) or is_plainly_a_set(g):
         return _same_sets(a, g)
     if isinstance(a, Relation) or isinstance(g, Relation):
@@ -112,16 +121,19 @@ def _same(a: Node, g: Node) -> bool:
 
 
 def _same_measured(a: Node, g: Node) -> bool:
-    """A unit that both name must be the same; a unit that only one names goes without saying."""
+    """A unit that only one names goes without saying; two of one kind are converted, other two are different."""
     units = [_unit(n) for n in (a, g)]
     if set(units) == {"degree", "radian"}:
         angles = [n.value if isinstance(n, Quantity) else n for n in (a, g)]
         return all(map(is_expression, angles)) and same_value(
             _in_degrees(angles[0], units[0]), _in_degrees(angles[1], units[1])
         )
-    if all(units) and units[0] != units[1]:
-        return False
     values = [n.value if isinstance(n, Quantity) else n for n in (a, g)]
+    if all(units) and units[0] != units[1]:
+        sizes = size(units[0]), size(units[1])
+        if sizes[0] is None or sizes[1] is None or sizes[0][0] != sizes[1][0] or not is_expression(values[0]):
+            return False
+        return _same(Op("mul", (values[0], Number(sizes[0][1] / sizes[1][1]))), values[1])
     if set(units) & {"percent", "degree"}:
         values = [
             Op(u, (v,)) if u in _OPERATIONS and not is_op(v, u) else v for u, v in zip(units, values, strict=True)
@@ -227,7 +239,7 @@ def _same_groups(a: Node, g: Node) -> bool:
         )
     if a.brackets != g.brackets and len(a.items) == 2:
         return False
-    return all(map(_same, _parameters_of(a, g).items, g.items)) or all(map(_same, a.items, g.items))
+    return all(map(_same, _parameters_of(a, g).items, g.items)) or all(map(_same, a.items, g.items)) or same_line(a, g)
 
 
 def _is_one_value(group: Group) -> bool:
@@ -249,14 +261,19 @@ def _same_vector(a: Node, g: Node) -> bool:
 
 
 def _same_by_name(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:
+    """Parts with names, each compared with its namesake; parts whose names have nothing in common, in order."""
     of_a, of_g = (dict(n for n in map(named_part, items) if n) for items in (a, g))
     if of_a.keys() == of_g.keys():
         return all(_same(of_a[name], value) for name, value in of_g.items())
     if of_a.keys() & of_g.keys():
         return False
-    if not any(isinstance(name, Words) for name in (*of_a, *of_g)):
-        return len(a) == len(g) and all(map(_same, of_a.values(), of_g.values()))
-    return _same_in_any_order(tuple(of_a.values()), tuple(of_g.values()))
+    labels = [[label(n.text) if isinstance(n, Words) else frozenset() for n in side] for side in (of_a, of_g)]
+    pairs = [(i, j) for i, x in enumerate(labels[0]) for j, y in enumerate(labels[1]) if x & y]
+    if not pairs:
+        return all(map(_same, of_a.values(), of_g.values()))
+    values = list(of_a.values()), list(of_g.values())
+    one_to_one = len(pairs) == len(of_a) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
+    return one_to_one and all(_same(values[0][i], values[1][j]) for i, j in pairs)
 
 
 def _same_in_any_order(a: tuple[Node, ...], g: tuple[Node, ...]) -> bool:

@@ -47,27 +47,30 @@ class Bracket(NamedTuple):
     """
 
     end: int
-    has_relation: bool
-    bars: int  # | and :
+    has_relation: bool = False
+    bars: int = 0  # | and :
+    has_over: bool = False
 
 
 def brackets(found: list[Token]) -> dict[int, Bracket]:
     """By the places of the opening brackets."""
     known: dict[int, Bracket] = {}
-    open_ones: list[list[int]] = []  # place, relations, bars
+    open_ones: list[int] = []
     for place, token in enumerate(found):
         if token.kind == "open":
-            open_ones.append([place, 0, 0])
-        elif not open_ones:
-            continue
-        elif token.kind == "close":
-            start, relations, bars = open_ones.pop()
-            known[start] = Bracket(place, relations > 0, bars)
-        elif token.kind == "rel":
-            open_ones[-1][1] += 1
-        elif token.kind == "op" and token.text in ("|", ":"):
-            open_ones[-1][2] += 1
-    return known | {start: Bracket(len(found), relations > 0, bars) for start, relations, bars in open_ones}
+            open_ones.append(place)
+            known[place] = Bracket(len(found))
+        elif open_ones:
+            inside = known[open_ones[-1]]
+            if token.kind == "close":
+                known[open_ones.pop()] = inside._replace(end=place)
+            elif token.kind == "rel":
+                known[open_ones[-1]] = inside._replace(has_relation=True)
+            elif token.kind == "op" and token.text in ("|", ":"):
+                known[open_ones[-1]] = inside._replace(bars=inside.bars + 1)
+            elif token.kind == "command" and token.text == "over":
+                known[open_ones[-1]] = inside._replace(has_over=True)
+    return known
 
 
 class Cursor(ABC):

@@ -14,17 +14,33 @@ from functools import lru_cache
 
 from rewards.maths import fallback
 from rewards.maths.compare import same_answer
+from rewards.maths.form import undone
 from rewards.maths.limits import Budget, OutOfWorkError, UnreadableError, spend
-from rewards.maths.literals import choice, clock, date, parse_number, same_clock, same_date
+from rewards.maths.literals import (
+    choice,
+    clock,
+    date,
+    decimal_comma,
+    parse_number,
+    remainder,
+    same_clock,
+    same_date,
+    same_letter,
+)
 from rewards.maths.normalise import canonical, normalise
 from rewards.maths.parser import parse
+from rewards.maths.parts import angle, in_order, parts
+from rewards.maths.simplify import simplify
 from rewards.maths.stack import anywhere
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
 from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
+from rewards.maths.vocabulary import NO_LIMIT
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
+_LETTER_R = re.compile(r"(?:[A-Za-z]\w*\s*=\s*)?R")
+"""A radius, say; the real numbers are written otherwise."""
 
 
 @anywhere
@@ -56,9 +72,35 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
         return False, "number"
     if numbers[1] is None and (decided := _same_time(answer, gold)) is not None:
         return decided, "time"
+    if (decided := _same_by_convention(answer, gold)) is not None:
+        return decided, "text"
+    if (decided := _same_parts(answer, gold)) is not None:
+        return decided, "structure"
     if (decided := _same_choice(answer, gold)) is not None:
         return decided, "choice"
     return _as_trees(answer, gold)
+
+
+@anywhere
+def left_undone(answer: str, gold: str) -> str:
+    """What an answer that is equal to the gold leaves undone and the gold does not, in words; "" if there is nothing."""
+    try:
+        with Budget():
+            return _left_undone(normalise(answer), normalise(gold))
+    except OutOfWorkError:
+        return "more than a verdict has time for"
+
+
+def _left_undone(answer: str, gold: str) -> str:
+    if answer.isdigit():
+        return ""
+    asked, given = parts(gold), parts(answer)
+    if asked is not None or given is not None:
+        pairs = zip(given or in_order(answer), asked or in_order(gold), strict=False)
+        return next((left for a, g in pairs if (left := _left_undone(a, g))), "")
+    node, right = tree(answer), tree(gold)
+    short = None if node is None else simplify(node)
+    return "" if short is None or right is None else undone(short, right)
 
 
 @anywhere
@@ -91,11 +133,19 @@ def _same_time(answer: str, gold: str) -> bool | None:
     """Compared as times or dates; None if the gold is none."""
     if (right := clock(gold)) is not None:
         time = clock(answer)
-        return None if time is None else same_clock(time, right)
+        if time is None or _may_be_ratio(gold, right) and _may_be_ratio(answer, time):
+            return None  # 6:20 for 3:10
+        return same_clock(time, right)
     if (day := date(gold)) is not None:
         other = date(answer)
         return other is not None and same_date(other, day)
     return None
+
+
+def _may_be_ratio(text: str, time: tuple[int, bool]) -> bool:
+    """3:10 may be a time of day or a ratio; 3:30 p.m., 03:30 and 3:00 are times."""
+    parts = text.split(":")
+    return len(parts) == 2 and all(p.strip().isdigit() and not p.strip().startswith("0") for p in parts)
 
 
 def _same_choice(answer: str, gold: str) -> bool | None:
@@ -105,13 +155,50 @@ def _same_choice(answer: str, gold: str) -> bool | None:
         if chosen[0] != right[0] or not (chosen[1] and right[1]):
             return chosen[0] == right[0]
         return _compared(chosen[1], right[1])[0]
-    if _LETTERS.fullmatch(gold) and _LETTERS.fullmatch(answer):
-        return sorted(re.findall("[A-H]", answer)) == sorted(re.findall("[A-H]", gold))
+    if (letters := _choices(gold)) and (picked := _choices(answer)):
+        return picked == letters
     for one, other in ((chosen, gold), (right, answer)):
         if one and one[1] and not one[1].startswith(("(", "\\", "+", "-", "=")):
             same = _compared(one[1], other) if one is chosen else _compared(other, one[1])
             return True if same[0] else None
     return None
+
+
+def _same_by_convention(answer: str, gold: str) -> bool | None:
+    """Compared as what has a notation of its own: DNE, 7 R 3, a decimal comma, a letter; None where the gold has none."""
+    if _plain_words(gold) in NO_LIMIT:
+        return _plain_words(answer) in NO_LIMIT
+    if (right := remainder(gold)) is not None:
+        return remainder(answer) == right
+    if same_letter(answer, gold):
+        return True
+    number = parse_number(gold)
+    if number is not None and number.denominator != 1 and decimal_comma(answer) == number:
+        return True
+    return None
+
+
+def _plain_words(text: str) -> str:
+    return re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).lower().strip(" .")
+
+
+def _same_parts(answer: str, gold: str) -> bool | None:
+    """Compared part by part, or as names of angles; None where the gold has neither."""
+    if (name := angle(gold)) and (other := angle(answer)):
+        return other in (name, name[::-1])
+    if _LETTER_R.fullmatch(gold):
+        return bool(_LETTER_R.fullmatch(answer))
+    asked, given = parts(gold), parts(answer)
+    if asked is None and given is None:
+        return None
+    pairs = given or in_order(answer), asked or in_order(gold)
+    return len(pairs[0]) == len(pairs[1]) and all(_compared(a, g)[0] for a, g in zip(*pairs, strict=True))
+
+
+def _choices(text: str) -> list[str]:
+    """Several letters of choices, sorted; [] for anything else, and for a name: ACD may be three choices, BAC is an angle."""
+    letters = re.findall("[A-H]", text) if _LETTERS.fullmatch(text) else []
+    return sorted(letters) if len(letters) < len(text) or letters == sorted(set(letters)) else []
 
 
 def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
@@ -124,11 +211,19 @@ def _as_trees(answer: str, gold: str) -> tuple[bool, str]:
     stage = "expression" if is_expression(left) and is_expression(right) else "structure"
     if same_answer(left, right):
         return True, stage
-    measured = UNIT_LETTER.fullmatch(answer)
-    if measured and not symbols(right) and is_expression(right.value if isinstance(right, Quantity) else right):
-        left = tree(f"{measured[1]} \\text{{ {measured[2]}}}")
-        return left is not None and same_answer(left, right), "structure"
-    return False, stage
+    if not symbols(right) and is_expression(right.value if isinstance(right, Quantity) else right):
+        left = _measured(answer)
+    elif isinstance(left, Quantity) and is_expression(left.value):
+        right = _measured(gold)  # 500 cm, and not the variable m
+    else:
+        return False, stage
+    return left is not None and right is not None and same_answer(left, right), "structure"
+
+
+def _measured(text: str) -> Node | None:
+    """A number with a unit of one letter, that may as well be a variable, as a quantity: 5 m."""
+    match = UNIT_LETTER.fullmatch(text)
+    return tree(f"{match[1]} \\text{{ {match[2]}}}") if match else None
 
 
 def tree(tidied: str) -> Node | None:

@@ -4,6 +4,7 @@ None of this sees text, only the syntax tree.
 """
 
 import math
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,30 @@ from typing import Any
 from rewards.maths.limits import MAX_BITS, UndecidedError, size, spend, spend_on_bits
 from rewards.maths.syntax import Node, Number, Op, Symbol
 
-PRIME = (1 << 61) - 1
+
+def _is_prime(n: int) -> bool:
+    """For odd n below 3.3e24: Miller's test with the first thirteen primes as bases (Sorenson, Webster 2015)."""
+    odd, twos = n - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    return all(
+        pow(base, odd, n) == 1 or any(pow(base, odd << k, n) == n - 1 for k in range(twos))
+        for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
+    )
+
+
+def _random_prime() -> int:
+    """A prime of 61 bits that nobody can know: x + px is x to a known p, and x^(p-1) is 1."""
+    while True:
+        candidate = secrets.randbits(60) | 1 << 60 | 1
+        if _is_prime(candidate):
+            return candidate
+
+
+PRIME = _random_prime()
+"""The modulus of `residue`, another one in each process."""
+MAX_RESIDUE_POWER = 1_000_000
+"""Of this degree two functions that differ are still told apart, but for a chance of 1e-12."""
 
 
 def exact(node: Node) -> Fraction | None:
@@ -129,6 +153,13 @@ def _factorial(n: int) -> int | None:
     return math.factorial(n)
 
 
+def _double_factorial(n: int) -> int | None:
+    """n (n - 2) (n - 4) ...: about the root of n!."""
+    if not 0 <= n <= MAX_BITS or not _grows_to(int(n * max(0.0, math.log2(n or 1) - 1.44) / 2) + n.bit_length()):
+        return None
+    return math.prod(range(n, 0, -2))
+
+
 def _binomial(n: int, k: int) -> int | None:
     if n < 0 or k < 0:
         return None
@@ -161,6 +192,7 @@ _EXACT: dict[str, Callable[..., Fraction | None]] = {
     "ceil": lambda p: Fraction(math.ceil(p)),
     "sign": lambda p: Fraction((p > 0) - (p < 0)),
     "fact": _whole(_factorial),
+    "fact2": _whole(_double_factorial),
     "binom": _whole(_binomial),
     "gcd": _whole(math.gcd),
     "lcm": _whole(_least_multiple),
@@ -198,7 +230,7 @@ def residue(node: Node, point: Mapping[str, int]) -> int:
 
 def _residue_power(node: Op, point: Mapping[str, int]) -> int:
     exponent = exact(node.args[1])
-    if exponent is None or exponent.denominator != 1 or abs(exponent) > 10_000:
+    if exponent is None or exponent.denominator != 1 or abs(exponent) > MAX_RESIDUE_POWER:
         raise UndecidedError("no integer exponent")
     spend(10)
     base = residue(node.args[0], point)
@@ -307,7 +339,11 @@ class Evaluator:
         if name in _CHEAP:
             spend(2 * len(arguments) + self.steps / 50)
         else:
-            spend(self.steps * (5 if name in ("fact", "binom") else 1) * (3 if any(map(self.mp.im, arguments)) else 1))
+            spend(
+                self.steps
+                * (5 if name in ("fact", "fact2", "binom") else 1)
+                * (3 if any(map(self.mp.im, arguments)) else 1)
+            )
 
     def _rational(self, value: Fraction | complex) -> Value:
         if isinstance(value, complex):
@@ -381,6 +417,15 @@ class Evaluator:
             raise UndecidedError("beyond all bounds")
         return self.mp.gamma(value)
 
+    def double_factorial(self, value: Value) -> Value:
+        """n (n - 2) (n - 4) ... down to 1 or 2; of whole numbers only."""
+        if not self.mp.isint(value) or value < -1:
+            raise UndecidedError("a double factorial of no whole number")
+        half = self.mp.floor(self.mp.re(value) / 2)
+        if value == 2 * half:
+            return self.power(self.mp.mpf(2), half) * self.gamma(half + 1)
+        return self.gamma(value + 1) / (self.power(self.mp.mpf(2), half) * self.gamma(half + 1))
+
     def log(self, value: Value, base: Value = None) -> Value:
         """The natural logarithm, unless a base is given."""
         if not value or base == 0:
@@ -416,11 +461,22 @@ def _named(name: str) -> Callable[..., Value]:
     return lambda e, v: getattr(e.mp, name)(e.bounded(v))
 
 
-_NEVER_CANCELS = frozenset("mul div ratio percent degree pow neg sqrt cbrt exp fact binom conj".split())
+def _saturated(name: str) -> Callable[..., Value]:
+    """tanh and coth come within e^(-2 x) of 1: that is a magnitude met, or tanh 100 were 1 to so many digits."""
+
+    def rule(e: Evaluator, v: Value) -> Value:
+        e._seen(e.power(+e.mp.e, -2 * abs(e.mp.re(e.bounded(v)))))
+        return getattr(e.mp, name)(v)
+
+    return rule
+
+
+_NEVER_CANCELS = frozenset("mul div ratio percent degree pow neg sqrt cbrt exp fact fact2 binom conj".split())
 _CHEAP = frozenset("add mul neg div ratio percent degree sqrt abs floor ceil sign re im conj min max mod".split())
 _HAS_POLES = frozenset({"tan", "cot", "sec", "csc"})
 _CIRCULAR: dict[str, Callable[..., Value]] = {
-    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh tanh coth".split()},
+    **{name: _named(name) for name in "sin cos tan cot sec csc sinh cosh".split()},
+    **{name: _saturated(name) for name in ("tanh", "coth")},
     **{"arc" + name: _named("a" + name) for name in "sin cos tan cot sec csc sinh cosh tanh".split()},
 }
 NUMERIC: dict[str, Callable[..., Value]] = {
@@ -449,6 +505,7 @@ NUMERIC: dict[str, Callable[..., Value]] = {
     "arg": lambda e, v: e.mp.arg(v),
     "conj": lambda e, v: e.mp.conj(v),
     "fact": lambda e, v: e.gamma(v + 1),
+    "fact2": lambda e, v: e.double_factorial(v),
     "binom": lambda e, v, w: e.gamma(v + 1) / (e.gamma(w + 1) * e.gamma(v - w + 1)),
     "min": lambda e, *v: min(map(e.real, v)),
     "max": lambda e, *v: max(map(e.real, v)),

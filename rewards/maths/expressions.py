@@ -9,6 +9,9 @@ from rewards.maths.numerals import FRACTIONS, Numerals, read_number
 from rewards.maths.syntax import Group, Node, Number, Op, SetBuilder, SetOp, Symbol, is_op
 from rewards.maths.vocabulary import CONSTANTS, DECORATIONS, FUNCTIONS, GREEK, NUMBER_SETS
 
+INFIX = {"over": "div", "choose": "binom"}
+"""Commands of TeX that stand between their arguments, with all that is in the braces."""
+
 
 class Expressions(Numerals):
     """From sums down to single values."""
@@ -58,7 +61,7 @@ class Expressions(Numerals):
         token = self.peek()
         if self.bare_union():
             return False
-        if token.text in ("mod", "pmod") or (token.kind == "open" and self.peek(1).text == "mod"):
+        if token.text in ("mod", "pmod", *INFIX) or (token.kind == "open" and self.peek(1).text == "mod"):
             return False
         if token.kind in ("symbol", "command", "number", "begin"):
             return not (token.kind == "number" and self.before().kind == "number")
@@ -102,6 +105,8 @@ class Expressions(Numerals):
                 base = self.degrees(base, braced=True)
             elif self._ordinal():
                 self.skip_argument()
+            elif isinstance(base, Symbol) and (primes := self._braced_primes()):
+                base = Symbol(base.name + "'" * primes)
             elif (sign := self._lone_sign()) and isinstance(base, Symbol):
                 base = Symbol(base.name + "^" + sign)
             elif self.at("op", "'"):
@@ -124,6 +129,17 @@ class Expressions(Numerals):
         """5^{th}"""
         return self.peek(self.at("open", "{")).text in ("th", "st", "nd", "rd")
 
+    def _braced_primes(self) -> int:
+        """How many primes B^{\\prime\\prime} has, past which we are then."""
+        if not (self.at("open", "{") and self.peek(1).text == "'"):
+            return 0
+        start = self.place + 1
+        self.skip_argument()
+        inside = self.tokens[start : self.place - 1]
+        if any(token.text != "'" for token in inside):
+            raise UnreadableError("primes and something else")
+        return len(inside)
+
     def _lone_sign(self) -> str:
         """The sign of R^+ and Z_{>0}^{+}, behind which no value stands."""
         braces = self.at("open", "{")
@@ -139,7 +155,8 @@ class Expressions(Numerals):
         while True:
             if self.at("op", "!"):
                 self.next()
-                node = Op("fact", (node,))
+                double = self.at("op", "!") and not self.peek().spaced
+                node = Op("fact2" if double and self.next() else "fact", (node,))
             elif self.at("op", "%", "degree") and (is_op(node, "percent") or is_op(node, "degree")):
                 raise UnreadableError("a percentage of a percentage")
             elif self.at("op", "%"):
@@ -234,14 +251,15 @@ class Expressions(Numerals):
             return Symbol(name[0])
         if name in ("emptyset", "varnothing"):
             return Group("{}", ())
-        if name in ("ldots", "dots", "cdots", "dotsc", "vdots", "dotsb"):
+        if name in ("ldots", "dots", "cdots", "dotsc", "vdots", "dotsb", "dotsm"):
             return Symbol("...")
         if name in _SETS:
             return Symbol(_SETS[name])
         if name in ("overline", "bar"):
             return _barred(self.argument())
         if name in DECORATIONS:
-            return self.argument()
+            marked = self.argument()
+            return Symbol(self.subscripted(marked.name)) if isinstance(marked, Symbol) else marked
         if name == "boxed":
             return self.argument()
         raise UnreadableError(f"\\{name}")
@@ -311,8 +329,8 @@ class Expressions(Numerals):
 def _negated(node: Node) -> Node:
     if isinstance(node, Number):
         return Number(-node.value, node.places)
-    if isinstance(node, Op) and node.name == "percent" and isinstance(node.args[0], Number):
-        return Op("percent", (_negated(node.args[0]),))
+    if isinstance(node, Op) and node.name in ("percent", "degree") and isinstance(node.args[0], Number):
+        return Op(node.name, (_negated(node.args[0]),))
     return Op("neg", (node,))
 
 
@@ -334,10 +352,11 @@ def _barred(node: Node) -> Node:
 
 
 def divided(top: Node, bottom: Node) -> Node:
-    """A quotient; of plain numbers the number, unless it becomes very long."""
+    """A fraction of whole numbers is a number, unless it becomes very long, or comes out even: that is a division to do."""
     if isinstance(top, Number) and isinstance(bottom, Number) and top.places is None and bottom.places is None:
         bits = size(top.value) + size(bottom.value)
-        if bottom.value and bits <= MAX_BITS:
+        whole = top.value.denominator == bottom.value.denominator == 1
+        if whole and bottom.value and bits <= MAX_BITS and top.value % bottom.value:
             spend_on_bits(bits)
             return Number(top.value / bottom.value)
     return Op("div", (top, bottom))

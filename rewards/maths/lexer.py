@@ -32,15 +32,17 @@ _THOUSANDS = r"(?: ,\\!\s? | \\!,\s? | \{,\} | \\,(?=\d{3}) | , )"
 _NUMBER = rf"""(?: \d+ (?: {_THOUSANDS} \d+ )*+ )
     (?: \.\d+ | \.(?=\s*\\(?:overline|bar|dot)\b|\(\d) | \.(?![\d.\w]) )? | \.\d+"""
 _TOKEN = re.compile(
-    rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle)(?![A-Za-z]) )+ )
+    rf"""(?P<space> (?: \s | ~ | \\[,;:!\ >/] | \\q?quad\b | \\(?:left|right|displaystyle|textstyle|limits|nolimits|[bB]igg?[lrm]?|middle|allowbreak|nobreak|indent|noindent|hfill|enspace)(?![A-Za-z])
+        | \\[hv]?(?:space|phantom)\*?\s*\{{[^{{}}]*\}} )+ )
     | \\(?:text|textbf|textit|textrm|textnormal|mathrm|mathsf|operatorname|mbox|hbox|rm)\*?\s*\{{ (?P<word> [^{{}}]* ) \}}
-    | \\(?:mathbf|mathit|boldsymbol|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
+    | \\(?:mathbf|mathit|boldsymbol|bold|bm|bf|pmb)\s*\{{ (?P<bold> [^{{}}]* ) \}}
     | \\(?P<environment> begin|end )\s*\{{\s*(?P<name> [a-z]+ )\*?\s*\}} (?: (?<=array\}})\s*\{{[^{{}}]*\}} )?
     | (?P<number> {_NUMBER} )
+    | \\not\s*(?P<denied> = | \\in(?![A-Za-z]) )
     | \\(?P<command> [A-Za-z]+ )
     | \\(?P<escaped> [^A-Za-z] )
     | (?P<letters> [A-Za-z]+ )
-    | (?P<rel> <= | >= | != | == | =< | => | <> | [<>=≤≥≠∈≈⩽⩾] )
+    | (?P<rel> <= | >= | != | == | =< | => | <> | [<>=≤≥≠∈≈⩽⩾≡] )
     | (?P<power> \*\* )
     | (?P<raised> [⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ]+ )
     | (?P<lowered> [₀₁₂₃₄₅₆₇₈₉ₙ]+ )
@@ -51,7 +53,7 @@ _TOKEN = re.compile(
 _RELATIONS = {
     "sim": "~", "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "ge": ">=", "geq": ">=", "geqslant": ">=", "geqq": ">=",
     "lt": "<", "gt": ">", "ne": "!=", "neq": "!=", "in": "in", "approx": "~", "thickapprox": "~", "simeq": "~", "equiv": "=",
-    "≤": "<=", "⩽": "<=", "≥": ">=", "⩾": ">=", "≠": "!=", "∈": "in", "≈": "~", "==": "=", "=<": "<=", "=>": ">=", "<>": "!=",
+    "≤": "<=", "⩽": "<=", "≥": ">=", "⩾": ">=", "≠": "!=", "∈": "in", "≈": "~", "≡": "=", "==": "=", "=<": "<=", "=>": ">=", "<>": "!=",
 }  # fmt: skip
 _OPERATORS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "pm", "mp": "mp", "cup": "union", "bigcup": "union", "cupdot": "union", "sqcup": "union",
@@ -64,7 +66,7 @@ _SYMBOLS = {
     "∞": "infty", "π": "pi", "√": "√", "ϕ": "phi", "ℕ": "naturals", "ℚ": "rationals", "ℂ": "complexes", "θ": "theta", "α": "alpha", "β": "beta", "γ": "gamma", "λ": "lambda", "μ": "mu", "σ": "sigma", "φ": "phi", "ω": "omega",
     "∅": "emptyset", "ℝ": "reals", "ℤ": "integers", "δ": "delta", "ρ": "rho", "τ": "tau", "ε": "epsilon", "Δ": "Delta", "η": "eta", "ξ": "xi", "ψ": "psi",
 }  # fmt: skip
-_NOT_JOINED = frozenset({"pmod", "pmb", "lnot", "minus", "real", "sinc", "signs", "infin"})
+_NOT_JOINED = frozenset({"cdots", "pmod", "pmb", "lnot", "minus", "real", "sinc", "signs", "infin"})
 """Commands that only look like another one with letters behind it."""
 _JOINABLE = FUNCTIONS.keys() | {"pi", "theta", "alpha", "beta", "cdot", "times", "infty", "pm"}
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789-+n0123456789n")
@@ -128,6 +130,8 @@ def _token(kind: str, match: re.Match[str], spaced: bool) -> list[Token]:
         return [Token("letters", text.strip(), spaced)]
     if kind == "letters":
         return [Token("letters", text, spaced)]
+    if kind == "denied":
+        return [Token("rel", "!=" if text == "=" else "not in", spaced)]
     if kind == "rel":
         return [Token("rel", _RELATIONS.get(text, text), spaced)]
     if kind == "power":
@@ -273,6 +277,12 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="command", text="√")]
     if text == "log" and _is_base(following):
         return [token._replace(kind="command"), Token("op", "_")]
+    if (
+        before is not None
+        and before.kind == "number"
+        and (lower == "min" and not _opens(after) or lower == "h" and after is not None and after.kind == "number")
+    ):
+        return [token._replace(kind="word")]  # 1 h 30 min
     if text in FUNCTIONS or text in CONSTANTS and len(text) > 1 or (text in GREEK and len(text) > 1) or text == "mod":
         return [token._replace(kind="command")]
     if text in _CURRENCY_CODES:
@@ -287,12 +297,27 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="symbol")]
     if (
         len(text) >= 4
-        or (len(text) == 3 and not _beside_mathematics(before, after))
+        or (len(text) == 3 and (not _beside_mathematics(before, after) or _begins_words(token, following)))
         or lower in SHORT_WORDS
         or (lower in ("an", "it", "on", "at", "as", "by") and after is not None and after.kind == "letters")
     ):
         return [token._replace(kind="word")]
     return [Token("symbol", letter, token.spaced and i == 0) for i, letter in enumerate(text)]
+
+
+def _opens(token: Token | None) -> bool:
+    return token is not None and token.kind == "open"
+
+
+def _begins_words(token: Token, following: list[Token]) -> bool:
+    """5 red beans: three letters with a word behind them."""
+    return (
+        token.spaced
+        and token.text.islower()
+        and following[:1] != []
+        and following[0].kind == "letters"
+        and len(following[0].text) > 3
+    )
 
 
 def _is_base(following: list[Token]) -> bool:

@@ -101,6 +101,30 @@ def _with_sign(sign: str, value: Fraction | None) -> Fraction | None:
     return None if value is None else -value if sign == "-" else value
 
 
+# Quotients with remainders, and decimals with a comma.
+
+
+_REMAINDER = re.compile(
+    r"(?:quotient:?\s*)?(-?\d{1,30})\s*,?\s*(?:\\text\s*\{\s*)?(?:R|r|rem\.?|(?:and\s+|with\s+)?(?:a\s+)?remainder(?:\s+of)?:?)\s*\}?\s*(\d{1,30})"
+)
+_COMMA = re.compile(r"([+-]?)(\d{1,3}(?:\.\d{3})+|\d{1,30}),(\d{1,2}|\d{4,30})")
+
+
+def remainder(text: str) -> tuple[int, int] | None:
+    """Quotient and remainder of "7 R 3" or "7 remainder 3"; None for anything else."""
+    match = _REMAINDER.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def decimal_comma(text: str) -> Fraction | None:
+    """3,5 as it is written in much of the world; None for anything else, and for 1,234, whose comma separates thousands.
+
+    It may as well be a list, so only a gold that is one number with decimals settles it.
+    """
+    match = _COMMA.fullmatch(text)
+    return None if match is None else _with_sign(match[1], Fraction(match[2].replace(".", "") + "." + match[3]))
+
+
 # Times of day and dates are not numbers: 1:30 is not 1.5, and 5 January is not 5.
 
 
@@ -184,3 +208,8 @@ def choice(tidied: str) -> tuple[str, str] | None:
         return None
     letter, content = (match[1] or match[2]).upper(), match[3].strip()
     return letter, content
+
+
+def same_letter(answer: str, gold: str) -> bool:
+    """a for A, where both are nothing but a letter of a choice."""
+    return len(answer) == len(gold) == 1 and gold in "ABCDE" and answer.upper() == gold

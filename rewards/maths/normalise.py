@@ -8,7 +8,7 @@ _WRAPPERS = re.compile(
     r"^\\(?:text|textbf|textit|textnormal|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL
 )
 _SPACES = re.compile(r"(?:(?<!\\)\\[,;:! ]|\\q?quad|~|\s)+")
-_QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"), ('"', '"'))
+_QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'))
 _WORDS = re.compile(r"[A-Za-z .,'-]+")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _TRANSLATION = str.maketrans(
@@ -50,6 +50,10 @@ def normalise(answer: str) -> str:
         return ""
     text = _repair(text).strip()
     text = _unwrapped(text)
+    if not text.isascii():
+        text = _CIRCLED.sub(_uncircled, text)
+    if _DIGITS_IN_BRACES.fullmatch(text):
+        text = text.replace("{", "").replace("}", "")
     if "\\" in text:
         text = _unwrapped(_with_plain_commands(text))
     if ("]" in text or "[" in text) and "\\sqrt[" not in text:
@@ -58,12 +62,43 @@ def normalise(answer: str) -> str:
 
 
 def _with_plain_commands(text: str) -> str:
-    """Without colours and sizes; fractions and binomials in one form."""
-    text = _SIZES.sub("", _COLOUR.sub("", text))
-    if "\\choose" in text or "\\over" in text:
-        text = _INFIX.sub(lambda m: f"\\{_INFIX_NAMES[m[2]]}{{{m[1]}}}{{{m[3]}}}", text)
+    """Without colours and sizes; fractions in one form."""
+    text = _STYLES.sub("", _SIZES.sub("", _COLOUR.sub("", text)))
+    text = _CURRENCY_SIGNS.sub(lambda m: "£" if m[1] in ("pounds", "textsterling") else "€", text)
+    if "-" in text and ("mathrm" in text or "text" in text):
+        text = _SPLIT_UNITS.sub(lambda m: rf"\text{{{m[1]}/{m[2]}{'^' + m[3] if m[3] != '1' else ''}}}", text)
+        text = _UPRIGHT.sub(_with_slash, text)
     text = text.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     return _UNIT_FRACTION.sub(r"\\text{\1/\2}", text) if "text{" in text or "rm{" in text else text
+
+
+_CIRCLED = re.compile("[\u2460-\u2473]+")
+_DIGITS_IN_BRACES = re.compile(r"-?\d+(?:\{\d+\}\d*)+")
+"""4{2}, which LaTeX shows as 42."""
+
+
+def _uncircled(match: re.Match[str]) -> str:
+    """Digits in circles number choices: two of them are two."""
+    return ", ".join(str(ord(character) - 0x245F) for character in match[0])
+
+
+_CURRENCY_SIGNS = re.compile(r"\\(pounds|euro|texteuro|textsterling)(?![A-Za-z])\s*")
+_STYLES = re.compile(
+    r"\\(?:tiny|scriptsize|footnotesize|small|normalsize|large|Large|LARGE|huge|Huge|bf|bfseries|it|rm|boldmath|mathstrut|strut)(?![A-Za-z])\s*"
+)
+_UPRIGHT = re.compile(r"\\(?:mathrm|text|rm)\s*\{((?:[^{}]|\{[^{}]*\})*)\}(?:\^\{?-(\d)\}?)?")
+_PER = re.compile(r"(?:\\[,;: ]|\s|~|\\cdot|·)+([A-Za-z]+)\^\{?-(\d)\}?")
+
+
+def _with_slash(match: re.Match[str]) -> str:
+    r"""Units with negative exponents as people say them: \mathrm{m\,s^{-2}} is m/s^2."""
+    inside = _PER.sub(lambda m: f"/{m[1]}" + (f"^{m[2]}" if m[2] != "1" else ""), match[1])
+    return match[0] if inside == match[1] or match[2] else rf"\text{{{inside}}}"
+
+
+_SPLIT_UNITS = re.compile(
+    r"\\(?:mathrm|text)\{\s*([A-Za-z]+)\s*\}(?:\\[,;: ]|\s|\\cdot)*\\(?:mathrm|text)\{\s*([A-Za-z]+)\s*\}\^\{?-(\d)\}?"
+)
 
 
 _SIZES = re.compile(r"\\(?:left|right)(?![A-Za-z])\.?|\\(?:displaystyle|limits|big|Big)\b")
@@ -71,8 +106,6 @@ _COLOUR = re.compile(r"\\(?:text)?color\s*(?:\[[^][]*\])?\{[A-Za-z!\d]*\}")
 _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}\s*\{\s*\\(?:text|mathrm)\{([^{}]*)\}\s*\}"
 )
-_INFIX = re.compile(r"\{([^{}]*)\\(choose|over)(?![A-Za-z])([^{}]*)\}")
-_INFIX_NAMES = {"choose": "binom", "over": "frac"}
 _END = r"(?:\\[a-z]+|[^\[\]()A-Za-z,;\\])*(?:[\d}]|\\infty|\\pi|∞|π)\s*"
 _OUTWARD = re.compile(rf"([\[\]])({_END}[,;]{_END})([\[\]])")
 

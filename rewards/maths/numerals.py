@@ -40,7 +40,7 @@ class Numerals(Cursor):
             digits, end = self.peek(1 + braces), 2 + 2 * braces
         else:
             digits, end = self.peek(1), 3
-            if not (self.at("open", "(") and self.before().text.endswith(".")):
+            if not (self.at("open", "(") and not self.peek().spaced and self.peek(2).text == ")"):
                 return ""
         if digits.kind != "number" or not digits.text.isdecimal() or self.place + end > len(self.tokens):
             return ""
@@ -57,10 +57,10 @@ class Numerals(Cursor):
         raise UnreadableError("a numeral with a subscript that is no base")
 
     def mixed(self, whole: Number) -> Node:
-        """3\\frac{1}{2} and 3 1/2 are sums."""
+        """3\\frac{1}{2}, 3{1\\over 2} and 3 1/2 are sums."""
         if whole.places is not None:
             return self.scientific(whole) if self.at("symbol", "e", "E") and not self.peek().spaced else whole
-        if self.at("command", *FRACTIONS):
+        if self.at("command", *FRACTIONS) or (self.at("open", "{") and self.bracket_at[self.place].has_over):
             start = self.place
             fraction = self.primary()
             proper = _proper(fraction)

@@ -10,9 +10,10 @@ The levels, loosest first: list - relation - set operation - ratio (here) - sum 
 """
 
 import re
+from fractions import Fraction
 
 from rewards.maths.cursor import END, nested
-from rewards.maths.expressions import Expressions
+from rewards.maths.expressions import INFIX, Expressions, divided
 from rewards.maths.lexer import Token, resolve_letters, separated, tokens
 from rewards.maths.limits import MAX_DEPTH, UnreadableError
 from rewards.maths.syntax import (
@@ -21,6 +22,7 @@ from rewards.maths.syntax import (
     Group,
     Matrix,
     Node,
+    Number,
     Op,
     Quantity,
     Relation,
@@ -29,9 +31,11 @@ from rewards.maths.syntax import (
     Symbol,
     Words,
     children,
+    is_expression,
 )
 from rewards.maths.units import unit_name
-from rewards.maths.vocabulary import NEGATIONS, QUALIFIERS
+from rewards.maths.vocabulary import QUALIFIERS
+from rewards.maths.words import harmless_before, harmless_behind, label, scale
 
 _DENIED = re.compile(r"\b(?:not|never|wrong|incorrect|false|isn't|one of|any of|some of)\b")
 _EXCEPT = re.compile(r"(.+?)(?: \w)? (?:except|other than|but not|excluding)(?: for)?")
@@ -46,7 +50,17 @@ _ALL_REALS = frozenset(
         "every real number",
     }
 )
-_NOTHING = frozenset({"no solution", "no solutions", "no solution exists", "no solutions exist", "empty set"})
+_NOTHING = frozenset(
+    {
+        "no solution",
+        "no solutions",
+        "no real solution",
+        "no real solutions",
+        "no solution exists",
+        "no solutions exist",
+        "empty set",
+    }
+)
 _MONTHS = frozenset("january february march april may june july august september october november december".split())
 _SPOKEN = frozenset({"union", "intersection", "|", "minus"})
 
@@ -87,10 +101,19 @@ class Parser(Expressions):
     """The loosest levels: lists, the words around values, relations, set operations, ratios."""
 
     def answer(self) -> Node:
-        node = self.items()
+        node = self.contents()
         if self.peek() is not END:
             raise UnreadableError(f"what is {self.peek().text!r}?")
         return node
+
+    def contents(self) -> Node:
+        """What there is in braces, or at all: a list; or two parts with \\over or \\choose between them."""
+        node = self.items()
+        if not self.at("command", *INFIX):
+            return node
+        name = INFIX[self.next().text]
+        below = self.items()
+        return divided(node, below) if name == "div" else Op(name, (node, below))
 
     def items(self) -> Node:
         """Parts between commas, semicolons, "and" and "or"; one part stands for itself."""
@@ -108,7 +131,9 @@ class Parser(Expressions):
                 break
         if not parts:
             raise UnreadableError("nothing there")
-        return parts[0] if len(parts) == 1 else Group("", tuple(parts), either)
+        if len(parts) == 1:
+            return _unlabelled(parts[0])
+        return Group("", tuple(map(_labelled, parts)), either)
 
     @nested
     def condition(self) -> Node:
@@ -143,14 +168,19 @@ class Parser(Expressions):
             return self.with_words(Op("neg", (self.product(),)))
         if _DENIED.search(words.lower()):
             raise UnreadableError("not an answer")
-        if self.accept("rel", "=") or self.accept("op", ":"):
-            return Relation((Words(words.lower()), self.item()), ("=",))
+        if self.at("rel", "=") or self.at("op", ":"):
+            if not harmless_before(words):
+                raise UnreadableError("not a label")
+            self.next()
+            return _named(Words(words.lower()), self.item())
         if self.peek() is END or self.at("sep") or self.at("close"):
             return named_set(words) or Words(words.lower())
         if (start := _EXCEPT.fullmatch(words.lower())) and (whole := named_set(start[1])):
             return SetOp("minus", whole, _excluded(self.items()))
-        if _restrained(words):
-            return self.with_words(self.relation())
+        called = self.at("open") and not self.peek().spaced
+        if harmless_before(words) and not called:
+            value = self.with_words(self.relation())
+            return Relation((Words(words.lower()), value), (LABELLED,)) if label(words) else value
         raise UnreadableError("a sentence")
 
     def run_of_words(self) -> str:
@@ -186,9 +216,16 @@ class Parser(Expressions):
         unit = unit_name(words)
         if unit:
             return self.with_words(Quantity(node, self.rest_of_unit(unit)))
+        factor, rest = scale(words)
+        if factor != 1 and is_expression(node):
+            node, words = _scaled(node, factor), rest
+            if not words:
+                return node
+            if unit := unit_name(words):
+                return Quantity(node, unit)
         if words == "to" and self.at("number"):
             return Op("ratio", (node, self.sum()))
-        if not _restrained(words) or _MONTHS & set(words.lower().split()):
+        if not harmless_behind(words) or _MONTHS & set(words.lower().split()):
             raise UnreadableError(f"{words!r} beside a value")
         return node if isinstance(node, Quantity) else Quantity(node, COUNTED + words.lower())
 
@@ -303,7 +340,7 @@ class Parser(Expressions):
         if may_be_set and opening in ("{", "\\{") and self._bar_ahead():
             node = self.set_builder()
         else:
-            node = Group("", ()) if self.at("close") and opening != "{" else self.items()
+            node = Group("", ()) if self.at("close") and opening != "{" else self.contents()
         closing = self.expect("close", *(("}",) if opening == "{" else ())).text
         self.bars = bars
         return _closed(opening, node, closing)
@@ -377,10 +414,29 @@ def _excluded(items: Node) -> Node:
     return Group("{}", tuple(values))
 
 
-def _restrained(words: str) -> bool:
-    """True where words beside a number do not change what is stated: no negation, comparison or further number."""
-    found = re.findall(r"[\w'’-]+", words.lower().replace("’", "'"))
-    return len(found) <= 12 and not any(w in NEGATIONS or w.endswith("n't") for w in found)
+def _named(name: Words, value: Node) -> Relation:
+    """total = 6 * 7 = 42: one chain."""
+    if isinstance(value, Relation) and set(value.ops) == {"="}:
+        return Relation((name, *value.sides), ("=", *value.ops))
+    return Relation((name, value), ("=",))
+
+
+def _scaled(node: Node, factor: Fraction) -> Node:
+    return Number(node.value * factor) if isinstance(node, Number) else Op("mul", (Number(factor), node))
+
+
+LABELLED = ":"
+"""The relation of a value to the words before it, while it is not known whether it has others beside it."""
+
+
+def _unlabelled(node: Node) -> Node:
+    """A value alone needs no label: "the total is 5"."""
+    return node.sides[1] if isinstance(node, Relation) and node.ops == (LABELLED,) else node
+
+
+def _labelled(node: Node) -> Node:
+    """In a list a label says which part is which: "maximum 5, minimum -3"."""
+    return Relation(node.sides, ("=",)) if isinstance(node, Relation) and node.ops == (LABELLED,) else node
 
 
 _MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "smallmatrix", "array", "Bmatrix"})

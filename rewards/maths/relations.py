@@ -49,7 +49,7 @@ def same_relations(a: Node, g: Node, same: Same) -> bool:
         return same(spoken, g)
     named_a, named_g = named(a), named(g)
     if named_a and named_g:
-        if _same_name(named_a[0], named_g[0]):
+        if _same_name(named_a, named_g):
             return same(_to_variables_of(named_a, named_g), named_g[1])
         return _same_equation(a, g)
     if named_a:
@@ -66,12 +66,16 @@ def same_relations(a: Node, g: Node, same: Same) -> bool:
 def _stated(node: Node) -> Node | None:
     """The value of a quantity made of several letters, or of a function: m + n = 25, sin A = 3/5.
 
-    Only an answer may say so much; as a gold, x + y = 3 is a line.
+    Only an answer may say so much; as a gold, x + y = 3 is a line, and so is 2x - y + 3 = 0, whose zero is no value.
     """
     if not isinstance(node, Relation) or node.ops != ("=",):
         return None
     quantity, value = node.sides
     if not is_expression(value) or symbols(value) or not is_expression(quantity):
+        return None
+    if isinstance(quantity, Op) and quantity.name == "add" and not all(map(symbols, quantity.args)):
+        return None
+    if exact(value) == 0 and len(symbols(quantity)) > 1:
         return None
     of_name = isinstance(quantity, Op) and quantity.name in FUNCTIONS and all(map(is_name, quantity.args))
     return value if of_name or len(symbols(quantity)) > 1 else None
@@ -92,14 +96,18 @@ def named(node: Node) -> tuple[Node, Node] | None:
     return (right, left) if is_name(right) else None
 
 
-def _same_name(a: Node, g: Node) -> bool:
-    if isinstance(a, Op) and isinstance(g, Op) and a.name == g.name == "call":
-        same = a.args[0] == g.args[0] and len(a.args) == len(g.args)
+def _same_name(a: tuple[Node, Node], g: tuple[Node, Node]) -> bool:
+    """f(x) and f(t), y and f(x), N and n where they are numbers."""
+    name, other = a[0], g[0]
+    if isinstance(name, Op) and isinstance(other, Op) and name.name == other.name == "call":
+        same = name.args[0] == other.args[0] and len(name.args) == len(other.args)
         return same and all(
-            x == z or (_is_variable(x) and _is_variable(z)) for x, z in zip(a.args, g.args, strict=True)
+            x == z or (_is_variable(x) and _is_variable(z)) for x, z in zip(name.args, other.args, strict=True)
         )
+    if isinstance(name, Symbol) and isinstance(other, Symbol) and not symbols(a[1]) and not symbols(g[1]):
+        return name.name.lower() == other.name.lower()
     y = Symbol("y")
-    return a == g or (a == y and _is_call(g)) or (g == y and _is_call(a))
+    return name == other or (name == y and _is_call(other)) or (other == y and _is_call(name))
 
 
 def _is_variable(node: Node) -> bool:
@@ -113,11 +121,13 @@ def _is_call(node: Node) -> bool:
 
 
 def _to_variables_of(a: tuple[Node, Node], g: tuple[Node, Node]) -> Node:
-    """The value of f(m) = ... in the letters of f(n) = ..."""
-    if isinstance(a[0], Op) and isinstance(g[0], Op) and a[0].name == "call":
-        old, new = ([x.name for x in n.args[1:] if isinstance(x, Symbol)] for n in (a[0], g[0]))
-        if len(old) == len(new):
-            return rename(a[1], dict(zip(old, new, strict=True)))
+    """The value of f(m) = ... in the letters of f(n) = ..., or of y = ..., which has one letter."""
+    old, new = (
+        [x.name for x in name.args[1:] if isinstance(x, Symbol)] if isinstance(name, Op) else sorted(symbols(value))
+        for name, value in (a, g)
+    )
+    if any(isinstance(name, Op) and name.name == "call" for name in (a[0], g[0])) and len(old) == len(new):
+        return rename(a[1], dict(zip(old, new, strict=True)))
     return a[1]
 
 
@@ -137,7 +147,10 @@ def _same_equation(a: Node, g: Node) -> bool:
 
 
 def _monomial_factor(a: Node, g: Node) -> bool:
-    """True where one is the other times a product of powers of the variables, as xy - 1 is x (y - 1/x)."""
+    """True where one is the other times a product of powers of the variables, as xy - 1 is x (y - 1/x).
+
+    A variable may be multiplied in only where the other divides by it: xy = 2x^2 is not y = 2x, for it has the line x = 0 too.
+    """
     names = sorted(symbols(a) | symbols(g))
     if not (is_expression(a) and is_expression(g)) or symbols(a) != symbols(g) or not names:
         return False
@@ -149,8 +162,16 @@ def _monomial_factor(a: Node, g: Node) -> bool:
         power = growth.numerator.bit_length() - growth.denominator.bit_length()
         if growth != Fraction(2) ** power or abs(power) > 3:
             return False
+        if power and not _divides_by(g if power > 0 else a, name):
+            return False
         powers.append(Op("pow", (Symbol(name), Number(Fraction(power)))))
     return _factor(a, Op("mul", (g, *powers))) is not None
+
+
+def _divides_by(node: Node, name: str) -> bool:
+    """True where an expression has no value if this variable is 0."""
+    others = sorted(symbols(node) - {name})
+    return exact(_at(replaced(node, name, Number(Fraction(0))), others, 5)) is None
 
 
 def _growth(a: Node, g: Node, names: list[str], name: str, start: int) -> Fraction | None:
@@ -248,7 +269,7 @@ def all_named(group: Group) -> bool:
 def named_part(node: Node) -> tuple[Node, Node] | None:
     """Name and value of a part of a list: x = 5, or 5 apples."""
     if isinstance(node, Quantity) and node.unit.startswith(COUNTED):
-        return Words(node.unit), node.value
+        return Words(node.unit.removeprefix(COUNTED)), node.value
     return named(node)
 
 

@@ -18,8 +18,10 @@ from rewards.maths.syntax import (
     is_name,
     symbols,
 )
+from rewards.maths.units import size
 from rewards.maths.values import approximate
 from rewards.maths.vectors import folded
+from rewards.maths.zero_testing import same_value
 
 MAX_SIGNS = 16
 
@@ -46,15 +48,32 @@ def simplify(node: Node) -> Node | None:
 def _written_once(node: Group) -> Node:
     """A bare list whose parts belong together: "x = 2, 3", "x != 1, 2", "2 hours 30 minutes"."""
     first, *rest = node.items
-    units = [i.unit for i in node.items if isinstance(i, Quantity) and not i.unit.startswith(COUNTED)]
-    if 1 < len(units) == len(set(units)) == len(node.items):  # 2 hours and 30 minutes are one quantity
-        return Quantity(Group("()", tuple(i.value for i in node.items if isinstance(i, Quantity))), " ".join(units))
+    if (sum_of_measures := _in_first_unit(node)) is not None:
+        return sum_of_measures
     if isinstance(first, Relation) and len(first.ops) == 1 and all(map(is_expression, rest)):
         if first.ops == ("=",) and is_name(first.sides[0]):
             return Group("", (first.sides[1], *rest), node.joined_by_or)
         if first.ops == ("!=",):
             return Group("", (first, *(Relation((first.sides[0], r), ("!=",)) for r in rest)), node.joined_by_or)
     return node
+
+
+def _in_first_unit(node: Group) -> Node | None:
+    """2 hours and 30 minutes are one quantity: 5/2 hours. None for anything but falling units of one kind."""
+    parts = [(i.value, size(i.unit)) for i in node.items if isinstance(i, Quantity) and not i.unit.startswith(COUNTED)]
+    if len(parts) != len(node.items) or len(parts) < 2 or node.joined_by_or:
+        return None
+    sizes = [s for _, s in parts if s is not None]
+    if len(sizes) != len(parts) or len({kind for kind, _ in sizes}) != 1 or len(sizes[0][0]) != 1:
+        return None
+    ones = [one for _, one in sizes]
+    if ones != sorted(ones, reverse=True) or len(set(ones)) != len(ones) or not all(is_expression(v) for v, _ in parts):
+        return None
+    terms = tuple(Op("mul", (v, Number(one / ones[0]))) for (v, _), one in zip(parts, ones, strict=True))
+    total = exact(whole := Op("add", terms))
+    first = node.items[0]
+    assert isinstance(first, Quantity)
+    return Quantity(whole if total is None else Number(total), first.unit)
 
 
 def _measured(value: Node, unit: str) -> Node:
@@ -77,13 +96,19 @@ def _cut(node: Relation) -> Node | None:
         else:
             return None
     if ops and set(ops) == {"="}:
-        values = [v for v in map(exact, sides) if v is not None]
-        if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1]):
-            return None
+        values = [exact(s) for s in sides if is_expression(s) and not symbols(s)]
+        if len(set(values)) > 1 and not (is_name(sides[0]) and values[0] == values[-1] is not None):
+            if None not in values or not _all_alike([s for s in sides if is_expression(s) and not symbols(s)]):
+                return None
         if all(is_expression(s) and not symbols(s) for s in sides):
             return sides[-1]  # a calculation: what it comes to
         sides, ops = (sides[0], sides[-1]), ("=",)
-    return Relation(sides, ops) if ops else sides[0]
+    return Relation(tuple(map(folded, sides)), ops) if ops else sides[0]
+
+
+def _all_alike(sides: list[Node]) -> bool:
+    """True where irrational numbers in a chain are equal."""
+    return all(same_value(side, sides[-1]) for side in sides[:-1])
 
 
 def _is_approximation(rough: Node, node: Node) -> bool:

@@ -1,9 +1,11 @@
-"""Units and currencies: their names as written, and the one name that stands for all of them. No unit is converted.
+"""Units and currencies: their names as written, the one name that stands for all of them, and how large each is.
 
-Two answers with units are compared by `rewards.maths.compare`.
+Units of one kind whose sizes have an exact ratio are converted: 500 cm is 5 m, 5 feet is not. Two answers with units are
+compared by `rewards.maths.compare`.
 """
 
 import re
+from fractions import Fraction
 
 _UNIT_NAMES = {
     "dollar": "dollars usd bucks", "cent": "cents", "euro": "euros eur", "pound": "pounds lb lbs", "yuan": "rmb", "yen": "",
@@ -18,7 +20,42 @@ _UNIT_NAMES = {
 UNITS = {form: name for name, forms in _UNIT_NAMES.items() for form in (name, *forms.split())} | {
     "mph": "mile per hour", "kph": "kilometer per hour", "kmph": "kilometer per hour",
 }  # fmt: skip
-"""Unit as written (lower case) -> its name in the singular. Units are only names: none is converted."""
+"""Unit as written (lower case) -> its name in the singular."""
+
+_RATIOS: dict[str, dict[str, str | int]] = {
+        "length": {"millimeter": "1/1000", "centimeter": "1/100", "decimeter": "1/10", "meter": 1, "kilometer": 1000},
+        "imperial length": {"inch": 1, "foot": 12, "yard": 36, "mile": 63360},
+        "mass": {"milligram": "1/1000", "gram": 1, "kilogram": 1000},
+        "imperial mass": {"ounce": 1, "pound": 16},
+        "time": {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800},
+        "volume": {"milliliter": "1/1000", "liter": 1},
+        "imperial volume": {"cup": 1, "pint": 2, "quart": 4, "gallon": 16},
+        "money": {"cent": "1/100", "dollar": 1},
+}  # fmt: skip
+SIZES = {name: (kind, Fraction(one)) for kind, sizes in _RATIOS.items() for name, one in sizes.items()}
+"""Name of a unit -> what it measures and how large it is. Metric and imperial units are not converted into each other (nobody
+means exactly 25.4 mm), nor months and years, nor units of temperature."""
+_POWERS = {"square": 2, "cubic": 3}
+
+
+def size(unit: str) -> tuple[tuple[str, ...], Fraction] | None:
+    """What a unit measures, and how large it is; "kilometer per hour" is 5/18 of "meter per second". None if that is not known."""
+    kinds: list[str] = []
+    total, power, sign = Fraction(1), 1, 1
+    for word in unit.split():
+        if word == "per":
+            sign = -1
+        elif word in _POWERS:
+            power = _POWERS[word]
+        elif word in SIZES:
+            kind, one = SIZES[word]
+            kinds.append(f"{kind}^{sign * power}")
+            total *= one ** (sign * power)
+            power = 1
+        else:
+            return None
+    return (tuple(sorted(kinds)), total) if kinds else None
+
 
 LETTER_UNITS = frozenset("m s h g l L N J W V K A C".split())
 """Units of a single letter: units only within \\text and behind a number."""

@@ -6,6 +6,7 @@ A rounded number is right only where the gold itself is rounded, or differs by n
 import math
 from fractions import Fraction
 
+from rewards.maths.constants import same_powers, same_up_to_constants
 from rewards.maths.evaluate import Evaluator, exact
 from rewards.maths.limits import UndecidedError
 from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_op, rename, symbols
@@ -26,8 +27,8 @@ def same_expressions(a: Node, g: Node) -> bool:
         return _same_angle(a, g)
     if same_value(a, g) or same_up_to_rounding(a, g):
         return True
-    if (constants := _renamed_constants(a, g)) is not a:
-        return same_value(constants, g)
+    if same_powers(a, g) or same_up_to_constants(a, g):
+        return True
     renamed = renamed_parameter(a, g)
     return renamed is not a and contains(g, "mul") and mentions_period(g) and same_value(renamed, g)
 
@@ -38,16 +39,6 @@ def renamed_parameter(a: Node, g: Node) -> Node:
     if len(only_a) == len(only_g) == 1 and only_a <= _PARAMETERS and only_g <= _PARAMETERS:
         return rename(a, {next(iter(only_a)): next(iter(only_g))})
     return a
-
-
-def _renamed_constants(a: Node, g: Node) -> Node:
-    """Constants of integration may be capitals or not: c_1 e^x for C_1 e^x."""
-    only_a, only_g = symbols(a) - symbols(g), symbols(g) - symbols(a)
-    if not only_a or {n.lower() for n in only_a} != {n.lower() for n in only_g} or len(only_a) != len(only_g):
-        return a
-    if not all(n.lower().startswith("c") for n in only_a):
-        return a
-    return rename(a, {old: next(new for new in only_g if new.lower() == old.lower()) for old in only_a})
 
 
 def mentions_period(node: Node) -> bool:
@@ -98,7 +89,8 @@ def same_up_to_rounding(a: Node, g: Node) -> bool:
     """True where the answer rounds to a decimal gold, or differs from the gold by floating-point error only.
 
     A gold of 0.458 accepts 27/59. A gold of 1/3 does not accept 0.333: it can be written exactly. Two decimals of the
-    same length differ if they differ. A gold of fewer than three digits is taken literally.
+    same length differ if they differ. A gold of fewer than three digits or two decimals is taken literally, and so is one whose digits
+    the answer nearly has: 12.5 is not 12.55, however that is written.
     """
     if symbols(a) or symbols(g):
         return False
@@ -118,11 +110,15 @@ def _rounds_to(a: Node, value: Fraction, g: Number) -> bool:
     if isinstance(a, Number) and a.places is not None:
         # A decimal answer with more digits than the gold.
         return a.places > places and digits >= 4 and abs(value - g.value) <= unit / 2
-    if isinstance(a, Number) and a.value.denominator == 1:
-        return False  # a whole number is meant exactly
-    if abs(value - g.value) <= unit / 2:
-        return digits >= 2 or abs(value - g.value) <= unit / 20
-    return digits >= 3 and Fraction(math.trunc(value / unit)) * unit == g.value  # cut off rather than rounded
+    if digits < MIN_ROUNDED_DIGITS or places < 2 or (value * 10 ** (places + MIN_DIGITS_LOST - 1)).denominator == 1:
+        return False  # both are meant exactly
+    return abs(value - g.value) <= unit / 2 or Fraction(math.trunc(value / unit)) * unit == g.value  # or cut off
+
+
+MIN_ROUNDED_DIGITS = 3
+"""A gold of fewer digits, or of a single decimal, is taken literally: 2.5 is five halves, 10.0 is ten."""
+MIN_DIGITS_LOST = 3
+"""A number that needs fewer digits more than the gold has would have been written out."""
 
 
 def significant_digits(number: Number) -> int:

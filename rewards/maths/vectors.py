@@ -91,3 +91,47 @@ def _transposed(array: Node) -> Node:
     if isinstance(array, Matrix):
         return Matrix(tuple(zip(*array.rows, strict=True)))
     return array
+
+
+_REAL_PARAMETERS = frozenset("t s u v r lambda mu".split())
+
+
+def same_line(a: Node, g: Node) -> bool:
+    """True where two tuples, each linear in one real parameter, are the same line: from any of its points, at any speed."""
+    line, other = _point_and_direction(a), _point_and_direction(g)
+    if line is None or other is None or len(line[0]) != len(other[0]):
+        return False
+    (point, direction), (start, ahead) = line, other
+    between = tuple(_minus(p, s) for p, s in zip(point, start, strict=True))
+    return _parallel(direction, ahead) and _parallel(between, ahead)
+
+
+def _point_and_direction(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...]] | None:
+    if (
+        not isinstance(node, Group)
+        or not is_array(node)
+        or len(symbols(node)) != 1
+        or not symbols(node) <= _REAL_PARAMETERS
+    ):
+        return None
+    (name,) = symbols(node)
+    at = [tuple(replaced(item, name, Number(Fraction(k))) for item in node.items) for k in (0, 1)]
+    direction = tuple(_minus(end, start) for start, end in zip(*at, strict=True))
+    line = (Op("add", (start, Op("mul", (Symbol(name), step)))) for start, step in zip(at[0], direction, strict=True))
+    zero = Number(Fraction(0))
+    if all(same_value(step, zero) for step in direction) or not all(map(same_value, node.items, line)):
+        return None
+    return at[0], direction
+
+
+def _minus(a: Node, b: Node) -> Node:
+    return Op("add", (a, Op("neg", (b,))))
+
+
+def _parallel(a: tuple[Node, ...], b: tuple[Node, ...]) -> bool:
+    """All of their cross products are 0; the second is not 0 itself."""
+    return all(
+        same_value(Op("mul", (a[i], b[j])), Op("mul", (a[j], b[i])))
+        for i in range(len(a))
+        for j in range(i + 1, len(a))
+    )

@@ -31,7 +31,10 @@ NUMBER_SETS = frozenset("R Z N Q C R^+ R^- Z^+ Z^- N^+ Q^+ R^* Z^* N^* C^*".spli
 """Names of sets of numbers, as letters."""
 
 DECORATIONS = frozenset(
-    "overline bar vec hat tilde widehat overrightarrow widetilde underline mathbb mathcal mathfrak angle triangle measuredangle".split()
+    (
+        "overline bar vec hat tilde widehat overrightarrow widetilde underline overarc wideparen overleftrightarrow "
+        "mathbb mathcal mathscr mathfrak cal angle triangle measuredangle"
+    ).split()
 )
 """Commands that mark a name and change no value."""
 
@@ -43,8 +46,7 @@ QUALIFIERS = frozenset(
 NEGATIONS = frozenset(
     "not no never none nor neither isn't isnt aren't arent wasn't wasnt doesn't doesnt don't dont can't cant cannot won't wont "
     "or either maybe perhaps possibly but except unless without wrong incorrect false than least most between from other "
-    "instead unknown unsure guess if versus vs almost until plus minus times half twice double thousand million billion "
-    "hundred dozen anything everything greater less more fewer above below under over up nearly "
+    "instead unknown unsure guess if versus vs almost until plus minus times half twice anything everything greater less more fewer above below under over up nearly "
     "squared cubed root opposite reciprocal inverse one "
     "only-if".split()
 )
@@ -57,11 +59,41 @@ _TENS = {
 }
 
 
+_SIZES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+MAX_WORDS_OF_NUMBER = 12
+
+
 def number_word(words: str) -> int | None:
-    """A number below 100 in words: "five", "twenty-five"; None for anything else."""
-    tens, _, ones = re.sub(r"[\s-]+", " ", words.lower()).strip().partition(" ")
-    if tens in _ONES and not ones:
-        return _ONES.index(tens)
-    if tens in _TENS and (not ones or ones in _ONES[1:10]):
-        return _TENS[tens] + (_ONES.index(ones) if ones else 0)
-    return None
+    """A number in words: "five", "twenty-five", "two thousand three hundred and five"; None for anything else."""
+    found = [w for w in re.split(r"[\s-]+", words.lower().strip()) if w]
+    if not found or len(found) > MAX_WORDS_OF_NUMBER or found[-1] == "and":
+        return None
+    total = group = 0
+    before = ""
+    for word in found:
+        if word in _ONES and before not in _ONES and not (before in _TENS and word not in _ONES[1:10]):
+            group += _ONES.index(word)
+        elif word in _TENS and before not in _TENS and before not in _ONES:
+            group += _TENS[word]
+        elif word == "hundred" and 0 < group < 10:
+            group *= 100
+        elif word in _SIZES and word != "hundred" and 0 < group and (not total or _SIZES[word] < total):
+            total, group = total + group * _SIZES[word], 0
+        elif word != "and" or before not in _SIZES:
+            return None
+        before = word
+    return total + group
+
+
+NO_LIMIT = frozenset(
+    {
+        "dne",
+        "does not exist",
+        "doesn't exist",
+        "doesnt exist",
+        "limit does not exist",
+        "the limit does not exist",
+        "it does not exist",
+    }
+)
+"""Ways to say that there is no limit, or no such thing."""

@@ -23,7 +23,7 @@ POINTS = 3
 WHOLE_POINTS = 7
 _WHOLE_NUMBER_NAMES = frozenset("n k m j l r".split())
 _PIECEWISE = ("abs", "floor", "ceil", "min", "max", "sign", "mod")
-_ON_WHOLE_NUMBERS = ("sin", "cos", "tan", "pow", "fact", "floor", "ceil", "mod")
+_ON_WHOLE_NUMBERS = ("sin", "cos", "tan", "pow", "fact", "fact2", "floor", "ceil", "mod")
 _COMPLEX = ("conj", "re", "im", "arg")
 
 

@@ -45,7 +45,7 @@ def main() -> None:
     _warm_up()
     _redirect_output(settings.stderr)
     if not settings.fork:
-        serve(sock, settings.memory, functions, settings.memory_limit_bytes)
+        serve(sock, settings.memory, functions, settings.memory_limit_bytes, frozenset(sys.modules))
         exit_now(0)
     forks = threads() == 1 and hasattr(os, "fork")
     gc.collect()
@@ -65,6 +65,7 @@ class ForkServer:
     def __init__(self, sock: socket.socket, settings: ProcessSettings, functions: list[RewardFunction]) -> None:
         self.sock, self.settings, self.functions = sock, settings, functions
         self.workers: dict[int, int] = {}  # process -> the pool's number for it
+        self.imported = frozenset(sys.modules)
         self.woken, wake = os.pipe()
         os.set_blocking(self.woken, False)
         os.set_blocking(wake, False)
@@ -102,6 +103,7 @@ class ForkServer:
                 kill(process)
         elif "import" in request:
             _import_all(request["import"])
+            self.imported = frozenset(sys.modules)
 
     def fork(self, number: int, fds: list[int]) -> None:
         try:
@@ -126,7 +128,8 @@ class ForkServer:
             os.setpgid(0, 0)  # what a function starts is killed with it
             kill_with_parent()
             if os.getppid() == _fork_server:
-                serve(socket.socket(fileno=fds[0]), fds[1], self.functions, self.settings.memory_limit_bytes)
+                limit = self.settings.memory_limit_bytes
+                serve(socket.socket(fileno=fds[0]), fds[1], self.functions, limit, self.imported)
             status = 0
         # The process ends here, with no caller to raise to. The pool sees the status; the traceback goes to stderr.
         except BaseException:

@@ -130,11 +130,15 @@ class Scheduler:
             self.group.kill(self.idle.pop(0), NOT_NEEDED)
 
     def _free_slots(self) -> int:
-        """The number of workers that may start work now: slow workers make room for others, within limits."""
+        """The number of workers that may start work now: slow workers make room for others, within limits.
+
+        While calls hang there is one more at work: the time until one is known to hang is not lost then.
+        """
         most = self.limits.workers * (MAX_SLEEPING if self.group.forks else MAX_SLEEPING_NO_FORK)
         sleeping = len(self.slow) - self.busy_slow
         extras = min(most, sleeping + min(self.busy_slow, MAX_BUSY_SLOW * self.limits.workers))
-        return self.limits.workers + extras - len(self.slow) - len(self.fast)
+        more = 1 if self.slow and self.group.forks else 0
+        return self.limits.workers + more + extras - len(self.slow) - len(self.fast)
 
     def _start_worker(self) -> Worker | None:
         try:
@@ -183,12 +187,19 @@ class Scheduler:
         self.busy_slow = sum(worker.uses_cpu for worker in self.slow)
 
     def _check_deadline(self, worker: Worker, now: float) -> None:
-        assert worker.chunk is not None
-        if not worker.kill_reason and self.limits.is_overdue(
-            worker.chunk.samples_per_call, worker.on_call_s(now), worker.waited_s
-        ):
+        if self._is_overdue(worker, now):
+            worker.measure_cpu(now, at_once=True)  # it may have waited for a processor since
+        if self._is_overdue(worker, now):
+            assert worker.chunk is not None
             self.group.kill(worker, f"{_TIMED_OUT} after {worker.on_call_s(now):.2f} s")
             self.call_times[worker.chunk.function].record_slow(hung=True)
+
+    def _is_overdue(self, worker: Worker, now: float) -> bool:
+        assert worker.chunk is not None
+        elapsed_s = worker.on_call_s(now)
+        return not worker.kill_reason and self.limits.is_overdue(
+            worker.chunk.samples_per_call, elapsed_s, worker.waited_s
+        )
 
     def _set_slow(self, worker: Worker, chunk: Chunk) -> None:
         """Its call is slow: the other calls of its chunk go back to the queue."""

@@ -16,18 +16,25 @@ from rewards.registry import RewardFunction
 from rewards.sample import Sample
 
 
-def serve(sock: socket.socket, memory_fd: int, functions: list[RewardFunction], memory_limit_bytes: int | None) -> None:
-    """Answer chunks until the pool closes the socket."""
+def serve(
+    sock: socket.socket,
+    memory_fd: int,
+    functions: list[RewardFunction],
+    memory_limit_bytes: int | None,
+    imported: frozenset[str],
+) -> None:
+    """Answer chunks until the pool closes the socket. `imported`: the modules that the fork server has."""
     progress = Progress(memory_fd)
     os.close(memory_fd)
     if memory_limit_bytes is not None:
         limit_memory(memory_limit_bytes)
-    pid, modules = os.getpid(), set(sys.modules)
+    # Collected here, the names would cost a copy of each page of memory that one of them lies in.
+    pid, modules = os.getpid(), imported
     while (payload := protocol.receive(sock)) is not None:
         start = time.monotonic()
         quit_after = _work(sock, progress, functions, payload, pid)
         new = sorted(set(sys.modules) - modules) if len(sys.modules) != len(modules) else []
-        modules.update(new)
+        modules = modules.union(new) if new else modules
         # The fork server may import these too, for later workers, unless they brought threads.
         said = {
             "done": True,

@@ -14,7 +14,8 @@ from rewards.pool.submissions import Chunk
 
 READ_BYTES = 2**18
 MAX_FALSE_STARTS = 5
-_MEASURE_S = 0.1
+_MEASURE_S, _MEASURE_LATER = 0.1, 1.5
+"""The use of the processor is measured first after so long, then after so many times longer each time: most hang until the end."""
 NOT_NEEDED = "it is not needed"
 
 
@@ -47,6 +48,7 @@ class Worker:
     waited_before_s: float = 0.0
     cpu_seen_s: float = 0.0
     measured_s: float = 0.0
+    measure_after_s: float = _MEASURE_S
 
     def assign(self, chunk: Chunk) -> None:
         """Hand it a chunk.
@@ -108,12 +110,12 @@ class Worker:
     def stop_after_call(self) -> None:
         """Its call is slow: it must not begin another, and its use of the processor is watched."""
         self.progress.stop()
-        self.uses_cpu, self.measured_s = True, 0.0
+        self.uses_cpu, self.measured_s, self.measure_after_s = True, 0.0, _MEASURE_S
         self.waited_before_s = self.waited_s = 0.0
 
-    def measure_cpu(self, now_s: float) -> None:
-        """Update `uses_cpu` and `waited_s`, at most every `_MEASURE_S`."""
-        if now_s - self.measured_s < _MEASURE_S:
+    def measure_cpu(self, now_s: float, *, at_once: bool = False) -> None:
+        """Update `uses_cpu` and `waited_s`: now and then, or at once."""
+        if now_s - self.measured_s < self.measure_after_s and not at_once:
             return
         times = cpu_times(self.process)
         if times is None:
@@ -122,6 +124,7 @@ class Worker:
         if self.measured_s:
             self.uses_cpu = ran_s + waited_s - self.cpu_seen_s > 0.3 * (now_s - self.measured_s)
             self.waited_s = waited_s - self.waited_before_s
+            self.measure_after_s *= _MEASURE_LATER
         else:
             self.waited_before_s = waited_s
         self.cpu_seen_s, self.measured_s = ran_s + waited_s, now_s

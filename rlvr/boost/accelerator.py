@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import torch
 from colossalai.accelerator import set_accelerator
+from colossalai.accelerator.base_accelerator import BaseAccelerator
 from colossalai.accelerator.cpu_accelerator import CpuAccelerator
 from colossalai.zero.gemini.chunk import chunk, manager
 from colossalai.zero.low_level.low_level_optim import LowLevelZeroOptimizer
@@ -124,9 +125,9 @@ class _CpuChunk(chunk.Chunk):
     def shard_move(self, device: torch.device, force_copy: bool = False, non_blocking: bool = False) -> None: ...
 
 
-def install() -> None:
-    """Make ColossalAI run on the CPU. Call before the process group is made."""
-    set_accelerator(FullCpuAccelerator())
+def install(accelerator: BaseAccelerator | None = None) -> None:
+    """Make ColossalAI run on the CPU, or on another device that it does not know. Call before the process group is made."""
+    set_accelerator(accelerator or FullCpuAccelerator())
     # The check is a method without a switch; on this accelerator its first line can only fail.
     LowLevelZeroOptimizer._sanity_checks = _check_dtypes
     chunk.Chunk = manager.Chunk = _CpuChunk

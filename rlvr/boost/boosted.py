@@ -5,6 +5,8 @@ each mini-batch, `training_state` at checkpoints. Plugins differ in who clips an
 the role's layout knows (`rlvr.boost.layout`).
 """
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from rlvr.boost.layout import Layout
+from rlvr.boost.frozen import Frozen, Precision
+from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
 from rlvr.boost.process import Replica, silence_libraries
 from rlvr.errors import UserError
 
@@ -76,6 +79,10 @@ class Boosted:
         lr_scheduler: steps once for each optimizer step.
         grad_clip: norm to which gradients are clipped once, after accumulation; 0 = off.
         precision: "bf16" makes forward passes under autocast where the plugin does not cast the model itself.
+
+    Attributes:
+        grad_norm: the newest gradient's norm before clipping; infinite if it was not finite.
+        skipped: optimizer steps in a row, up to the newest, that were skipped because the gradient was not finite.
     """
 
     def __init__(
@@ -95,13 +102,15 @@ class Boosted:
         if isinstance(model, ModelWrapper):
             self.model, self.optimizer, self.lr_scheduler = model, optimizer, lr_scheduler
         else:
-            with silence_libraries():
+            with silence_libraries(), exact_buffers(model):
                 self.model, self.optimizer, _, _, self.lr_scheduler = booster.boost(
                     model, optimizer, lr_scheduler=lr_scheduler
                 )
         self.layout = layout_of(booster, self.model, self.optimizer)
         self.grad_clip = grad_clip
         self.grad_norm = 0.0
+        self.skipped = 0
+        self._loss: Tensor | float = 0.0  # of the backward passes since the newest step
         self._autocast = precision == "bf16" and not booster.plugin.control_precision()
 
     @property
@@ -133,6 +142,17 @@ class Boosted:
         casts the weights once."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast)
 
+    @property
+    def precision(self) -> Precision:
+        """Types that forward passes compute with."""
+        if self.booster.mixed_precision is not None:  # fp16 without a plugin's help, by autocast inside the wrapper
+            return Precision(self.layout.dtype, torch.float16)
+        return Precision(self.layout.dtype, torch.bfloat16 if self._autocast else None)
+
+    def freeze(self, model: nn.Module) -> Frozen:
+        """A model that only infers, computed as this role is and sharded if this role is. Collective."""
+        return Frozen(model, self.precision, self.device, sharded=isinstance(self.layout, ShardedLayout))
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped model (so that the plugin sees it) in the run's precision."""
         with self.autocast():
@@ -144,6 +164,7 @@ class Boosted:
         The plugins average gradients over replicas; their number undoes that, so that the sum remains.
         """
         # Not an average of averages: replicas may hold different numbers of tokens (`rlvr.core.losses.aggregate`).
+        self._loss = self._loss + loss.detach()
         self.booster.backward(loss * self.replica.count, self.optimizer)
 
     @contextmanager
@@ -154,21 +175,36 @@ class Boosted:
             yield
 
     def step(self) -> float:
-        """Clip, update, advance the schedule, clear gradients. Returns the gradient's norm before clipping."""
-        optimizer: Any = self.optimizer
-        self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"))
-        if self.lr_scheduler is not None:
-            self.lr_scheduler.step()
-        optimizer.zero_grad()  # to None: between steps gradients take no memory
+        """Clip, update, advance the schedule, clear gradients. Returns the gradient's norm before clipping. Collective.
+
+        If the gradient is not finite in any process, the norm is infinite and the step is skipped in all of them (`skipped`
+        counts such steps): weights, moments and step counts stay as they are. The schedule advances all the same: it
+        spans the steps that the run will take (pitfall A22), and roles that share a run's steps stay at the same place.
+        """
+        loss, self._loss = float(self._loss), 0.0
+        self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"), loss)
+        self.skipped = 0 if math.isfinite(self.grad_norm) else self.skipped + 1
+        self._advance_schedule()
         return self.grad_norm
 
     def learn(self, losses: Sequence[Callable[[], Tensor]]) -> float:
-        """One optimizer step on shares of a loss, formed one after the other. Returns the gradient's norm.
+        """One optimizer step on shares of a loss, formed one after the other. Returns what `step` does.
 
-        With pipeline parallelism they must be `Pass`es: the schedule makes their forward passes.
+        With pipeline parallelism they must be `Pass`es: the schedule makes their forward passes. Where no process has a loss
+        there is nothing to learn, and only the schedule advances: AdamW would move the weights by its momentum and their decay.
         """
+        if not losses:
+            self._advance_schedule()
+            return 0.0
         self.layout.accumulate(losses, self._accumulate)
         return self.step()
+
+    def _advance_schedule(self) -> None:
+        if self.lr_scheduler is not None:
+            with warnings.catch_warnings():
+                # Meant for loops with the two calls in the wrong order; here the first step may have been skipped.
+                warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+                self.lr_scheduler.step()
 
     def _accumulate(self, losses: Sequence[Callable[[], Tensor]]) -> None:
         for index, loss in enumerate(losses):
@@ -211,6 +247,7 @@ class Boosted:
             "optimizer": self.layout.optimizer_state(),
             "masters": self.layout.masters(),
             "lr_scheduler": self.lr_scheduler.state_dict() if self.lr_scheduler is not None else {},
+            "skipped": self.skipped,
         }
 
     def load_training_state(self, state: dict[str, Any]) -> None:
@@ -220,6 +257,7 @@ class Boosted:
             self.layout.load_masters(state["masters"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+        self.skipped = state.get("skipped", 0)
 
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:
         """Load the role's whole weights, also into what the plugin keeps of them; collective."""

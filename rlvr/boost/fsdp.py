@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
+from rlvr.boost.process import ACCELERATORS, local_device
 from rlvr.errors import UserError
 
 try:
@@ -144,11 +145,18 @@ class FsdpCheckpointIO(GeneralCheckpointIO):
 class FsdpLayout(ShardedLayout):
     """For `FsdpPlugin`: weights, gradients and optimizer state are sharded over all processes. The sharded weights are as precise as they came, so there are no other masters."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype or super().dtype
+
     def gather(self, exact: bool) -> Iterator[tuple[str, Tensor]]:
         return whole_parameters(self.unwrapped, None if exact else self.model.dtype)
 
     def scatter(self, weights: dict[str, Tensor]) -> None:
         set_parameters(self.unwrapped, weights)
+
+    def gradients(self) -> list[Tensor]:
+        return self.optimizer.gradients()
 
     def optimizer_state(self) -> dict[str, Any]:
         return whole_optimizer_state(self.optimizer.optim)
@@ -185,6 +193,10 @@ class FsdpModel(ModelWrapper):
 class FsdpOptimizer(OptimizerWrapper):
     """An optimizer over sharded parameters, whose gradients' norm is that of all shards together."""
 
+    def gradients(self) -> list[Tensor]:
+        """This process's shards of the gradients."""
+        return [p.grad.to_local() for g in self.optim.param_groups for p in g["params"] if p.grad is not None]
+
     def clip_grad_by_norm(
         self,
         max_norm: float | int,
@@ -196,7 +208,7 @@ class FsdpOptimizer(OptimizerWrapper):
         """Scale the gradients down to the norm. Returns what it was. Collective."""
         if norm_type != 2:
             raise ValueError(f"only the 2-norm is known here, not {norm_type}")
-        gradients = [p.grad.to_local() for g in self.optim.param_groups for p in g["params"] if p.grad is not None]
+        gradients = self.gradients()
         device = gradients[0].device if gradients else torch.device("cpu")
         total = torch.zeros((), device=device)
         for gradient in gradients:
@@ -232,16 +244,10 @@ class FsdpPlugin(DPPluginBase):
         lr_scheduler: Any = None,
     ) -> tuple[Any, ...]:
         """Shard the model in place, and give the optimizer (in place, too) the shards of its parameters."""
-        kind = "cuda" if torch.cuda.is_available() else "cpu"
-        model.to(kind if kind == "cpu" else torch.device(kind, torch.cuda.current_device()))
+        model.to(local_device())
         meta_copy = MetaCopy(model)
         names = {id(p): name for name, p in model.named_parameters()}
-        mesh = init_device_mesh(kind, (dist.get_world_size(),))
-        reduce = torch.float32 if self.dtype is not None else None
-        policy = MixedPrecisionPolicy(param_dtype=self.dtype, reduce_dtype=reduce)
-        for layer in decoder_layers(model):
-            fully_shard(layer, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh, mp_policy=policy)
+        shard(model, self.dtype)
         if optimizer is not None:
             sharded = dict(model.named_parameters())
             for group in optimizer.param_groups:
@@ -286,13 +292,31 @@ class FsdpPlugin(DPPluginBase):
         return True
 
     def supported_devices(self) -> list[str]:
-        return ["cpu", "cuda"]
+        return ["cpu", *ACCELERATORS]
 
     def control_checkpoint_io(self) -> bool:
         return True
 
     def get_checkpoint_io(self) -> FsdpCheckpointIO:
         return FsdpCheckpointIO()
+
+
+def shard(model: nn.Module, dtype: torch.dtype | None, *, always: bool = False) -> None:
+    """Cut the weights of a model among all processes, in place: a unit for each of its layers, and one for the rest. Collective.
+
+    Args:
+        dtype: of the weights in forward passes; None = as they are. Gradients are then summed in float32.
+        always: let the rest go, too, as soon as it has been used. What learns keeps it for the backward pass.
+    """
+    mesh = init_device_mesh(local_device().type, (dist.get_world_size(),))
+    reduce = torch.float32 if dtype is not None else None
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduce)
+    for layer in decoder_layers(model):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    if always:
+        fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    else:
+        fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
 def decoder_layers(model: nn.Module) -> list[nn.Module]:

@@ -49,13 +49,26 @@ class GeminiLayout(ShardedLayout):
                 self.optimizer.backward(sum(0.0 * t.sum() for t in out if isinstance(t, Tensor) and t.requires_grad))
         return super().forward(*args, **kwargs)
 
-    def update(self, limit: float) -> float:
+    def gradients(self) -> list[Tensor]:
+        # Not whole chunks: what lies behind the last parameter of a chunk was never set.
+        parts = (self._own(index) for index in self.optimizer.id_to_real_params)
+        return [own.chunk.grad_chunk.payload[own.range] for own in parts if own is not None and own.chunk.grad_chunk]
+
+    def step(self, limit: float, norm: float) -> float:
         """Gemini clips inside `step`, to the limit that the plugin was made with. Infinite where fp16 has overflowed."""
         optimizer, scale = self.optimizer, self.optimizer.mix_precision_mixin.get_grad_div_scale()
         optimizer._current_grad_norm = None
         optimizer.step()
-        norm = optimizer.get_grad_norm()
-        return float("inf") if norm is None else norm / scale
+        found = optimizer.get_grad_norm()
+        return float("inf") if found is None else found / scale
+
+    def discard(self) -> None:
+        super().discard()
+        # Where the optimizer did not step, ColossalAI 0.5.0 would add the next gradients to these.
+        self.optimizer.chunk_manager.accumulating_grads = False
+        for chunk in self.optimizer.chunk16_set:
+            if chunk.grad_chunk is not None:
+                chunk.grad_chunk.l2_norm = None
 
     def gather(self, exact: bool) -> Iterator[tuple[str, Tensor]]:
         dtype = torch.float32 if exact else self.model.mixed_precision

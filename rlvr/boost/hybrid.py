@@ -54,7 +54,7 @@ class HybridRolePlugin(HybridParallelPlugin):
             num_microbatches=parallel.pp if parallel.pp > 1 else None,  # asked for; the schedule is replaced
             max_norm=grad_clip or math.inf,  # not 0, with which the norm is not computed
             broadcast_buffers=False,
-            overlap_communication=device.type == "cuda",
+            overlap_communication=device.type != "cpu",
             make_vocab_size_divisible_by=1,
             initial_scale=2**16,
         )

@@ -5,7 +5,7 @@ each process is given for as long as they last. `Shards` takes whole weights apa
 does it for weights, their float32 masters and AdamW's moments.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
 from rlvr.boost.process import Replica, replica_with_group
+from rlvr.boost.zero import zero_gradients
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
@@ -167,14 +168,6 @@ class HybridLayout(ShardedLayout):
         self.role = model.unwrap().role
         self.shards = Shards(meta_copy.module, self.role, plugin.tp_group, plugin.pp_group)
         self._replica = replica_with_group(plugin.tp_size * plugin.pp_size * plugin.sp_size)
-        self._restore_buffers()
-
-    def _restore_buffers(self) -> None:
-        """The plugin has cast buffers (rotary frequencies) too, which would move the positions."""
-        exact = dict(self.meta_copy.module.named_buffers())
-        for name, buffer in self.role.named_buffers():
-            if name in exact and exact[name].shape == buffer.shape:
-                buffer.data = exact[name].data.to(buffer.device)
 
     @property
     def unwrapped(self) -> Any:
@@ -215,7 +208,10 @@ class HybridLayout(ShardedLayout):
         with self.full_weights() as module:
             yield module
 
-    def update(self, limit: float) -> float:
+    def gradients(self) -> Iterable[Tensor]:
+        return zero_gradients(self.optimizer) if self.plugin.zero_stage else super().gradients()
+
+    def step(self, limit: float, norm: float) -> float:
         """The plugin's optimizers clip inside `step`, to the limit that the plugin was made with."""
         self.optimizer.step()
         return float(self.optimizer.get_grad_norm() or 0.0)

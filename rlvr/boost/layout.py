@@ -5,6 +5,7 @@
 `Boosted` asks its layout and knows no plugin by name.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,10 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlvr.boost.process import Replica, replica_of
+from rlvr.boost.process import Replica, any_rank, group_device, replica_of
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
+
+LARGEST_NORM = 1e18
+"""A gradient that is longer counts as one that is not finite: the sum of its squares over processes might not fit into float32."""
 
 
 class Layout:
@@ -40,6 +44,11 @@ class Layout:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped model."""
         return self.model(*args, **kwargs)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the weights in forward passes."""
+        return next(self.unwrapped.parameters()).dtype
 
     @property
     def replica(self) -> Replica:
@@ -66,11 +75,45 @@ class Layout:
         Collective."""
         yield forward
 
-    def update(self, limit: float) -> float:
-        """Clip the gradients to a norm of `limit` (infinity = not at all) and step. Returns the norm before clipping."""
-        norm = float(self.optimizer.clip_grad_by_norm(limit))
+    def update(self, limit: float, loss: float = 0.0) -> float:
+        """Clip the gradients to a norm of `limit` (infinity = not at all), step, and let go of them. Returns the norm before
+        clipping. Collective.
+
+        Where a gradient, or the loss, is not finite in any process, no process steps: no weight, moment or step count changes, and
+        the norm returned is infinite. (A NaN reward gives a loss of NaN, and gradients of 0.)
+        """
+        norm = local_norm(self.gradients())
+        finite = not any_rank(not (norm < LARGEST_NORM and math.isfinite(loss)), group_device())
+        # fp16's own optimizers do not step either, and then want to lower the scale of the loss.
+        stepped = self.step(limit, norm) if finite or self.scales_loss else norm
+        self.discard()
+        return stepped if finite else float("inf")
+
+    def gradients(self) -> Iterable[Tensor]:
+        """This process's gradients, or its shards of them."""
+        return [p.grad for p in self.unwrapped.parameters() if p.grad is not None]
+
+    def step(self, limit: float, norm: float) -> float:
+        """Clip the gradients to a norm of `limit`, and step. Returns the norm before clipping. Collective.
+
+        Args:
+            norm: of `gradients`.
+        """
+        found = self.optimizer.clip_grad_by_norm(limit)
+        scale = self.optimizer.scaler.get_scale() if found is None else 1.0  # fp16's gives none
         self.optimizer.step()
-        return norm
+        return norm / scale if found is None else float(found)
+
+    def discard(self) -> None:
+        """Let go of the gradients: between steps they take no memory."""
+        self.optimizer.zero_grad()
+
+    @property
+    def scales_loss(self) -> bool:
+        """True in fp16, where the optimizer scales the loss, and watches for overflows itself."""
+        names = ("mixed_precision_mixin", "mix_precision_mixin", "mixed_precision")
+        kinds = [getattr(getattr(self.optimizer, name, None), "dtype", None) for name in names]
+        return torch.float16 in kinds or hasattr(self.optimizer, "scaler")
 
     @contextmanager
     def full_weights(self) -> Iterator[nn.Module]:
@@ -113,6 +156,26 @@ class Layout:
         with torch.no_grad():
             for own, given in zip(learned, masters, strict=True):
                 own.copy_(given)
+
+
+@contextmanager
+def exact_buffers(module: nn.Module) -> Iterator[None]:
+    """Within the block the module may be cast; its buffers are then as precise again as they were.
+
+    Rotary frequencies are buffers. Rounded to bf16 they turn a token at place 1000 by up to two radians too far or too
+    little (by half of 2^-8 of an angle, whatever the angle), and what is saved would be rotated otherwise than what was trained.
+    """
+    kept = {name: buffer.detach() for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+    yield
+    for name, buffer in module.named_buffers():
+        if name in kept and kept[name].shape == buffer.shape:
+            buffer.data = kept[name].to(buffer.device)
+
+
+def local_norm(gradients: Iterable[Tensor]) -> float:
+    """2-norm of this process's gradients, in float32; not finite if one of them is not."""
+    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float32) for gradient in gradients]
+    return float(torch.stack([norm.to(norms[0].device) for norm in norms]).norm()) if norms else 0.0
 
 
 class MetaCopy:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rlvr.boost.frozen import Frozen, Precision
 from rlvr.boost.hybrid_check import check_hybrid
 from rlvr.boost.process import silence_libraries
 from rlvr.config import ParallelConfig
@@ -17,14 +18,23 @@ if TYPE_CHECKING:
 
 ZERO = ("zero1", "zero2", "zero2_cpu")
 GEMINI = {"gemini": "static", "gemini_auto": "auto"}
+SHARDING = ("fsdp", "3d", *GEMINI)
+"""Plugins under which no process holds all weights."""
 
 
 def resolve_precision(name: str, device: torch.device) -> str:
     """`auto` -> bf16 on a GPU or CPU whose matrix products are faster in it, else fp32; other names stay."""
     if name != "auto":
         return name
-    has = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_multiplies_bf16()
+    has = _cpu_multiplies_bf16() if device.type == "cpu" else _accelerator_multiplies_bf16(device)
     return "bf16" if has else "fp32"
+
+
+def _accelerator_multiplies_bf16(device: torch.device) -> bool:
+    """True but for GPUs from before 2020, which can emulate bf16 and are slower in it than in fp32."""
+    module = torch.get_device_module(device)
+    # Ray's driver may have no GPU itself. Its workers look again.
+    return not module.is_available() or module.is_bf16_supported(including_emulation=False)
 
 
 def _cpu_multiplies_bf16() -> bool:
@@ -40,8 +50,8 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
     Raises:
         UserError: says what the plugin needs and which ones work.
     """
-    names = ["ddp", *ZERO, "fsdp", *(GEMINI if device.type == "cuda" else ["gemini"])]
-    if parallel.plugin == "gemini_auto" and device.type != "cuda":
+    names = ["ddp", *ZERO, "fsdp", *(GEMINI if device.type != "cpu" else ["gemini"])]
+    if parallel.plugin == "gemini_auto" and device.type == "cpu":
         raise UserError(
             "--plugin gemini_auto: it moves weights between a GPU and main memory, and needs a CUDA GPU, which this machine does "
             f"not have; plugins that work here: {', '.join(names)}"
@@ -59,8 +69,26 @@ def check_plugin(parallel: ParallelConfig, device: torch.device) -> None:
         raise UserError(
             f"--dist_timeout {parallel.dist_timeout}: give the seconds that a process may wait for the others"
         )
-    if parallel.mixed_precision == "fp16" and device.type != "cuda":
+    if parallel.mixed_precision == "fp16" and device.type == "cpu":
         raise UserError("--mixed_precision fp16 needs a CUDA GPU; on a CPU use fp32 or bf16")
+
+
+def precision_of(parallel: ParallelConfig, precision: str) -> Precision:
+    """Types that models compute with under the plugin.
+
+    Args:
+        precision: fp32, bf16 or fp16, as resolved.
+    """
+    if precision == "fp32":
+        return Precision()
+    short = torch.bfloat16 if precision == "bf16" else torch.float16
+    return Precision(autocast=short) if parallel.plugin == "ddp" else Precision(weights=short)
+
+
+def freeze(model: torch.nn.Module, parallel: ParallelConfig, device: torch.device) -> Frozen:
+    """A model that only infers, as `Boosted.freeze` makes it of a model that the settings' plugin has boosted. Collective."""
+    precision = precision_of(parallel, resolve_precision(parallel.mixed_precision, device))
+    return Frozen(model, precision, device, sharded=parallel.plugin in SHARDING)
 
 
 def _check_precision(parallel: ParallelConfig, device: torch.device) -> None:
@@ -100,7 +128,12 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
     if parallel.plugin == "ddp":
         # Buffers (rotary tables) are the same everywhere and never change: no need to broadcast them.
         plugin = TorchDDPPlugin(broadcast_buffers=False)
-        return Booster(plugin=plugin, mixed_precision="fp16" if precision == "fp16" else None)
+        if precision != "fp16":
+            return Booster(plugin=plugin)
+        with silence_libraries():
+            from rlvr.boost.fp16 import Fp16
+
+        return Booster(plugin=plugin, mixed_precision=Fp16())
     if parallel.plugin == "fsdp":
         from rlvr.boost.fsdp import FsdpPlugin
 
@@ -113,7 +146,7 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
         "precision": precision,
         "max_norm": grad_clip,
         "cpu_offload": parallel.zero_cpu_offload or parallel.plugin == "zero2_cpu",
-        "overlap_communication": device.type == "cuda",
+        "overlap_communication": device.type != "cpu",
         "initial_scale": 2**16,
     }
     if parallel.plugin == "zero1":

@@ -84,7 +84,7 @@ def _launch(seed: int) -> None:
         import colossalai
         import colossalai.booster.plugin  # noqa: F401  loads the rest, while they are silenced
 
-        if not torch.cuda.is_available():
+        if local_device().type == "cpu":
             from rlvr.boost.accelerator import install
 
             install()
@@ -167,16 +167,23 @@ def gather_json(value: object) -> list:
 # This process and its machine.
 
 
+ACCELERATORS = ["cuda"]
+"""Kinds of device on which models run where torch finds one; elsewhere they run on the CPU. (torch calls ROCm `cuda`, too.)"""
+
+
 def local_device() -> torch.device:
-    """This process's GPU, or the CPU where there is none."""
-    cpu = torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else cpu
+    """This process's accelerator, or the CPU where there is none. Work is never placed by another rule."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None or found.type not in ACCELERATORS:
+        return torch.device("cpu")
+    return torch.device(found.type, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def group_device() -> torch.device:
-    """The device that tensors must be on for the process group to pass them on."""
-    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+    """The device that tensors must be on for the process group to pass them on: gloo takes the CPU's, every other one those of
+    its accelerator alone."""
+    gloo = not dist.is_initialized() or dist.get_backend() == "gloo"
+    return torch.device("cpu") if gloo else local_device()
 
 
 def host_name() -> str:

@@ -1,16 +1,18 @@
 """ZeRO stages 1 and 2: every process has the weights; the optimizer's state and its fp32 master weights are sharded.
 
-The plugin for stage 1, because ColossalAI's own communicates twice as much, and the layout of both stages.
+The plugin for stage 1, because ColossalAI's own communicates twice as much; the layout of both stages; and buckets that add up
+the gradients of micro-batches in float32.
 Source: Rajbhandari et al., "ZeRO", arXiv:1910.02054.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from colossalai.booster.plugin import LowLevelZeroPlugin
+from colossalai.zero.low_level.bookkeeping import BucketStore
 from colossalai.zero.low_level.low_level_optim import LowLevelZeroOptimizer
 from torch import Tensor, nn
 
@@ -39,6 +41,58 @@ class ZeroOnePlugin(LowLevelZeroPlugin):
                 yield
         finally:
             optimizer._partition_grads = True
+        for buckets in optimizer.pg_to_bucket_store.values():
+            if isinstance(buckets, Float32Buckets):
+                buckets.keep(p for group in optimizer._working_param_groups.values() for p in group)
+
+
+class Float32Buckets(BucketStore):
+    """Where weights are shorter than float32, so are the gradients of each backward pass. Their sum is not: of a sum of 128 in
+    bf16 the last ones would be rounded away by half. They are exchanged in the short type all the same.
+
+    ColossalAI 0.5.0 adds them up as they come.
+    """
+
+    def reset_all(self) -> None:
+        super().reset_all()
+        self.sums: dict[int, Tensor] = {}
+
+    def keep(self, parameters: Iterable[Tensor]) -> None:
+        """Take over the gradients of a pass that was not synchronised."""
+        for p in parameters:
+            if p.grad is not None:
+                self.sums[id(p)] = self._sum(p)
+                p.grad = None
+
+    def build_grad_in_bucket(self) -> None:
+        """Cut the gradients of the parameters in the bucket among the processes."""
+        for p, padding in zip(self._param_list, self._padding_size, strict=True):
+            flat = nn.functional.pad(self._sum(p).flatten(), [0, padding])
+            self.sums.pop(id(p), None)
+            p.grad = None
+            for rank, part in enumerate(flat.chunk(self._world_size)):
+                self.grad_to_param_mapping[id(part)] = id(p)
+                self._grad_in_bucket[rank].append(part)
+        self.offset_list.append(0)
+
+    def _sum(self, p: Tensor) -> Tensor:
+        """The gradients of all passes so far, in float32."""
+        assert p.grad is not None
+        new, before = p.grad.detach().float(), self.sums.get(id(p))
+        return new if before is None else before.add_(new)
+
+
+def sum_in_float32(optimizer: LowLevelZeroOptimizer) -> None:
+    """Give a ZeRO optimizer these buckets."""
+    stores = {pg: Float32Buckets(pg, old.reduce_bucket_size) for pg, old in optimizer.pg_to_bucket_store.items()}
+    optimizer.pg_to_bucket_store = stores
+    optimizer.pid_to_bucket_store = {id(p): stores[pg] for p, pg in optimizer.param_to_pg.items()}
+    optimizer._communication_dtype = optimizer.dtype
+
+
+def zero_gradients(optimizer: LowLevelZeroOptimizer) -> list[Tensor]:
+    """This process's shards of the gradients that ZeRO has reduced."""
+    return [g for group in range(optimizer.num_param_groups) for g in optimizer.get_working_grads_by_group_id(group)]
 
 
 class ZeroLayout(Layout):
@@ -46,7 +100,15 @@ class ZeroLayout(Layout):
 
     optimizer: LowLevelZeroOptimizer
 
-    def update(self, limit: float) -> float:
+    def __init__(self, booster: Any, model: Any, optimizer: Any) -> None:
+        super().__init__(booster, model, optimizer)
+        if optimizer is not None and self._has_masters:
+            sum_in_float32(optimizer)
+
+    def gradients(self) -> list[Tensor]:
+        return zero_gradients(self.optimizer)
+
+    def step(self, limit: float, norm: float) -> float:
         """ZeRO clips inside `step`, to the limit that the plugin was made with."""
         self.optimizer.step()
         return float(self.optimizer.get_grad_norm() or 0.0)

@@ -8,17 +8,20 @@ are laid out and written is in `rlvr.checkpoint.storage`.
 The initial model is in no checkpoint, on purpose: it is loaded anew from where the run started, so no resume can overwrite it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch.distributed as dist
+from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.health import enter_phase
+from rlvr.boost.process import gather_json
 from rlvr.checkpoint import storage
+from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
 
@@ -37,7 +40,11 @@ class SavedRole(Protocol):
     """
 
     def saving(self) -> AbstractContextManager[WriteRole]:
-        """Gives a function that writes weights, optimizer, master weights and schedule. Collective to enter."""
+        """Gives a function that writes weights, optimizer, master weights and schedule. Collective to enter.
+
+        Raises:
+            NotFinite: some of these are not finite. On Ray it comes from the function.
+        """
         ...
 
     def exporting(self, merge: bool) -> AbstractContextManager[WriteRole]:
@@ -67,16 +74,18 @@ class BoostedRole:
         # Collective, so it comes before what only the main process does: if that failed first, the others would wait for it.
         training = self.role.training_state()
         with self.role.full_precision_weights() as module:
+            check_finite([*module.state_dict().items(), *storage.tensors_in(training)])
 
             def write(folder: Path) -> None:
                 write_role(module, folder, merge=False, tokenizer=self.tokenizer)
-                storage.save_tensors(training, folder / "training.pt")
+                storage.save_tensors(training, folder / storage.TRAINING)
 
             yield write
 
     @contextmanager
     def exporting(self, merge: bool) -> Iterator[WriteRole]:
         with self.role.full_precision_weights() as module:
+            check_finite(module.state_dict().items())
             yield lambda folder: write_role(module, folder, merge=merge, tokenizer=self.tokenizer)
 
     def load(self, folder: Path) -> None:
@@ -91,7 +100,23 @@ class BoostedRole:
         else:
             _load_whole(role, folder / "modeling")
         # After the weights, as `load_training_state` asks for.
-        role.load_training_state(storage.load_tensors(folder / "training.pt"))
+        role.load_training_state(storage.load_tensors(folder / storage.TRAINING))
+
+
+class NotFinite(UserError):
+    """A role whose weights are not finite numbers: it is not written."""
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Look at what the main process is about to write. Collective.
+
+    Raises:
+        NotFinite: in every process, if it holds a number that is not finite.
+    """
+    is_main = not dist.is_initialized() or dist.get_rank() == 0
+    name = gather_json(not_finite(tensors) if is_main else None)[0]
+    if name is not None:
+        raise NotFinite(f"the model is broken: {name} holds numbers that are not finite")
 
 
 def write_role(module: Role, folder: Path, *, merge: bool, tokenizer: Any = None) -> None:
@@ -176,7 +201,11 @@ class Checkpointer:
         target = self.folder / storage.FOLDER / name
         # Collectives first. Then only the main process writes, where the disk may fail, and `atomic_folder` tells the others.
         own = storage.gather_states({"random": storage.random_state(), **own_state})
-        with self._each(lambda role: role.saving()) as writers, storage.atomic_folder(target, self.is_main) as draft:
+        with (
+            self._naming_the_last(),
+            self._each(lambda role: role.saving()) as writers,
+            storage.atomic_folder(target, self.is_main) as draft,
+        ):
             if self.is_main:
                 for role, write in writers.items():
                     write(draft / role)
@@ -192,7 +221,7 @@ class Checkpointer:
         whole models are not asked for. Collective."""
         assert self.folder is not None
         enter_phase("checkpoint")
-        with self._each(lambda role: role.exporting(self.merge)) as writers:
+        with self._naming_the_last(), self._each(lambda role: role.exporting(self.merge)) as writers:
             for role, write in writers.items():
                 storage.export(self.folder / role, write, self.is_main)
 
@@ -217,6 +246,19 @@ class Checkpointer:
     def _divided(self) -> dict[str, int]:
         """The division of samples, to which the processes' own states belong."""
         return {"world_size": self.world_size, "replicas": self.replicas}
+
+    @contextmanager
+    def _naming_the_last(self) -> Iterator[None]:
+        """Adds to what is said of a broken model which checkpoint is good."""
+        try:
+            yield
+        except NotFinite as error:
+            assert self.folder is not None
+            last = storage.list_checkpoints(self.folder)[-1:]
+            good = f"the last good checkpoint is {last[0]}" if last else "no checkpoint was saved before"
+            raise UserError(
+                f"{error}; nothing was written, and {good}. Start anew with a lower learning rate or --mixed_precision fp32"
+            ) from None
 
     @contextmanager
     def _each(self, opened: Callable[[SavedRole], AbstractContextManager[WriteRole]]) -> Iterator[dict[str, WriteRole]]:

@@ -25,7 +25,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +33,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
-from rlvr.boost.process import barrier, gather_json, group_device, host_name
+from rlvr.boost.process import barrier, gather_json, group_device, host_name, local_device
+from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 
 MANIFEST = "manifest.json"
 FOLDER = "checkpoints"
+TRAINING = "training.pt"
 # Hidden, and no match for _NAME: nothing that a killed process leaves behind is taken for a checkpoint.
 DRAFT, OLD = ".writing-", ".old-"
 _NAME = re.compile(r"step-(\d{6})(?:-(\d+))?$")
@@ -95,6 +97,10 @@ def atomic_folder(target: Path, is_main: bool = True) -> Iterator[Path]:
     # torch reports a failed write as RuntimeError, safetensors as its own; both come without an errno.
     except (OSError, SafetensorError, RuntimeError) as error:
         failure = error
+    except BaseException:  # none of writing's: the caller's own affair
+        if is_main:
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
     failures = _of_all(failure)
     if not failures and is_main:
         try:
@@ -193,7 +199,7 @@ def newest_whole(save_path: str | Path) -> Choice:
 
 
 def damage(checkpoint: Path) -> str | None:
-    """How the checkpoint differs from its manifest; None if it is whole."""
+    """How the checkpoint differs from its manifest, or what in it is not finite; None if one can go on from it."""
     try:
         manifest = read_manifest(checkpoint)
         for name, entry in manifest.items():
@@ -204,6 +210,8 @@ def damage(checkpoint: Path) -> str | None:
                 return f"{name} has {path.stat().st_size} bytes instead of {entry['bytes']}"
             if sha256(path) != entry["sha256"]:
                 return f"{name} has changed"
+            if broken := not_finite(_tensors_of(path)):
+                return f"in {name}, {broken} holds numbers that are not finite"
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -211,6 +219,24 @@ def damage(checkpoint: Path) -> str | None:
     except OSError as error:
         return f"{Path(error.filename or checkpoint).name} can't be read: {error.strerror}"
     return None
+
+
+def _tensors_of(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in a file of a role, read one after the other."""
+    if path.suffix == ".safetensors":
+        with safe_open(path, framework="pt") as file:
+            yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118  it is no mapping
+    elif path.name == TRAINING:
+        yield from tensors_in(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
+
+
+def tensors_in(state: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in nested containers, with the way to each."""
+    if isinstance(state, torch.Tensor):
+        yield place, state
+    elif isinstance(state, Mapping | list | tuple):
+        for key, held in state.items() if isinstance(state, Mapping) else enumerate(state):
+            yield from tensors_in(held, f"{place}/{key}" if place else str(key))
 
 
 def read_manifest(checkpoint: Path) -> dict[str, dict[str, object]]:
@@ -317,17 +343,19 @@ def load_json(path: Path) -> Any:
 
 
 def random_state() -> dict[str, torch.Tensor]:
-    """Random state of this process: of the CPU and, if it has one, of its GPU."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
+    """Random state of this process: of the CPU and, if it has one, of its accelerator."""
+    state, device = {"cpu": torch.get_rng_state()}, local_device()
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state(device)
     return state
 
 
 def set_random_state(state: dict[str, torch.Tensor]) -> None:
+    """Restore what `random_state` returned, as far as this process has the devices."""
     torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    device = local_device()
+    if device.type != "cpu" and device.type in state:
+        torch.get_device_module(device).set_rng_state(state[device.type], device)
 
 
 # Each process's own state. Rank 0 writes them all, so that only resuming needs storage that the machines share.

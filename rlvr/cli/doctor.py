@@ -123,6 +123,7 @@ def devices() -> Iterator[Finding]:
     import torch
 
     from rlvr.boost.plugins import resolve_precision
+    from rlvr.boost.process import local_device
 
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
@@ -137,7 +138,7 @@ def devices() -> Iterator[Finding]:
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     text = f"a training process takes {cores} divided by its number; OMP_NUM_THREADS is {threads}"
     yield Finding("devices", "threads", "ok", text)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = local_device()
     fast = resolve_precision("auto", device) == "bf16"
     text = (
         "fast here; --mixed_precision auto takes it" if fast else "slow here: no instructions for it; auto takes fp32"
@@ -149,13 +150,12 @@ def plugins() -> Iterator[Finding]:
     """Which Booster plugins can be used, and what they were tested with."""
     from typing import get_args
 
-    import torch
-
     from rlvr.boost.plugins import VERSIONS, check_plugin, tested_with
+    from rlvr.boost.process import local_device
     from rlvr.config import ParallelConfig
     from rlvr.config.shared import Plugin
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = local_device()
     for name in get_args(Plugin):
         asked = ParallelConfig(plugin=name, mixed_precision="bf16")  # which every plugin has
         found = _check("plugins", name, lambda asked=asked: check_plugin(asked, device))  # type: ignore[misc]
@@ -246,7 +246,7 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
 
     disable_progress_bar()
     tokenizer = build_tiny_tokenizer()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         build_tiny_model(tokenizer).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
     flags = {

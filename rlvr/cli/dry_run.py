@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from rlvr.boost.plugins import check_plugin, resolve_precision
+from rlvr.boost.process import local_device
 from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import catalog, show
 from rlvr.config.flags import Parsed
@@ -35,7 +36,7 @@ def dry_run(parsed: Parsed[Config]) -> None:
     plan = plan_batches(config, launch.world_size)
     if launch.rank:
         return
-    memory = estimate(config, launch.world_size, launch.precision, on_gpu=launch.device.type == "cuda")
+    memory = estimate(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
         _batch_lines(config, plan, launch.world_size),
@@ -58,7 +59,7 @@ def supervised_dry_run(parsed: Parsed[SFTConfig] | Parsed[RewardTrainingConfig])
         )
     if launch.rank:
         return
-    memory = estimate_supervised(config, launch.world_size, launch.precision, on_gpu=launch.device.type == "cuda")
+    memory = estimate_supervised(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
         _supervised_batch_lines(config, launch.world_size),
@@ -83,7 +84,7 @@ def detect_launch(parallel: ParallelConfig) -> Launch:
         UserError: the plugin does not run here.
     """
     world_size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = local_device()
     check_plugin(parallel, device)
     return Launch(rank, world_size, device, resolve_precision(parallel.mixed_precision, device))
 

@@ -3,7 +3,6 @@
 `rlvr/leaderboard` measures; here are the flags, the progress bar, and the files that are written.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,7 +80,7 @@ def leaderboard_command(argv: list[str]) -> None:
     for path, text in (
         (arguments.html, lambda: html(board, sets)),
         (arguments.markdown, lambda: markdown(board)),
-        (arguments.json, lambda: json.dumps(board.to_dict(), indent=1) + "\n"),
+        (arguments.json, lambda: board.to_json()),
     ):
         if path:
             _write(Path(path).expanduser(), text())

@@ -11,8 +11,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, get_scheduler
 
 from rlvr.boost.optimizer import adamw
-from rlvr.boost.plugins import resolve_precision
+from rlvr.boost.plugins import freeze
 from rlvr.compat.trl_config import PPOConfig
+from rlvr.config import ParallelConfig
 from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
@@ -114,11 +115,9 @@ def as_reward_model(given: Any, tokenizer: PreTrainedTokenizerBase, device: torc
                 "the policy's tokens, or a function that encodes the text anew"
             )
         return NeuralRewardModel(
-            model,
+            freeze(model, ParallelConfig(mixed_precision=args.precision), device),
             tokenizer,
             batch_size=args.local_rollout_forward_batch_size,
-            device=device,
-            precision=resolve_precision(args.precision, device),
         )
     functions = [given] if isinstance(given, str) or callable(given) else list(given)
     if not functions:

@@ -81,6 +81,8 @@ class StepConfig:
     """Added to the root of that mean, by which AdamW divides."""
     grad_clip: Annotated[float, alias("max_grad_norm"), at_least(0)] = 1.0
     """Norm to which gradients are clipped, once for each optimizer step; 0 = off."""
+    max_skipped_steps: Annotated[int, at_least(1), FREE] = 10
+    """Stop after so many optimizer steps in a row whose gradient was not finite. Such a step is skipped: it changes no weights."""
     seed: int = 0
     """The one seed of the run: data order, what is held out, sampling, the head of a new critic or reward model."""
     num_threads: Annotated[int | None, at_least(1)] = None

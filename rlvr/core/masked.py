@@ -10,7 +10,7 @@ token ids is the search for a response's end, its *first* stop token, which belo
 counts nowhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -123,6 +123,17 @@ def all_finite(*tensors: Tensor) -> Tensor:
     for tensor in tensors[1:]:
         finite = finite & torch.isfinite(tensor)
     return finite
+
+
+def not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """Name of the first tensor that holds a number that is not finite; None if all are finite."""
+    for name, tensor in tensors:
+        if tensor.is_floating_point() and not tensor.is_meta:
+            # A sum is finite only if all of its terms are, and reads them once without a copy.
+            total = tensor.detach().sum(dtype=torch.promote_types(tensor.dtype, torch.float32))
+            if not torch.isfinite(total):
+                return name
+    return None
 
 
 def zero_unless(finite: Tensor, x: Tensor) -> Tensor:

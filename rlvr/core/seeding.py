@@ -19,6 +19,10 @@ def derive_seed(*parts: int | str) -> int:
 @contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Run a block with torch's generators seeded by `derive_seed(*parts)`; the state outside is left as it was."""
-    with torch.random.fork_rng():
+    # This process's accelerator, and not every one that the machine has, which is torch's default: to read the state of another
+    # process's GPU would start CUDA there, for some hundred MB of its memory.
+    with torch.random.fork_rng(
+        devices=[torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
+    ):
         torch.manual_seed(derive_seed(*parts))
         yield

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from rlvr.boost.process import Replica
+from rlvr.boost.process import Replica, group_device
 from rlvr.core.masked import whiten
 from rlvr.core.seeding import derive_seed
 
@@ -32,9 +32,8 @@ class Experience:
         values: [R] V(s_t), before each token; None without a critic.
         returns: [R] the critic's targets, never whitened; None without a critic.
         sampler_logprobs: [R] as the engine gave them, where the loss corrects for what they differ by; None where it does not.
-        kept: [R] true where the policy loss counts the token; false for what `entropy_control` leaves out; None = everywhere.
         positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
-        penalised: [R] true on tokens that KL-Cov holds back; None without it.
+        controlled: [R] true on the tokens that `entropy_control` chose; None without it.
     """
 
     prompt_ids: Tensor
@@ -47,8 +46,7 @@ class Experience:
     returns: Tensor | None = None
     sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
-    kept: Tensor | None = None
-    penalised: Tensor | None = None
+    controlled: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)
@@ -108,7 +106,7 @@ def _load(data: bytes) -> list[Experience]:
 
 def _gather(data: bytes, group: dist.ProcessGroup) -> list[bytes]:
     """Every process's bytes, in the group's order. Collective."""
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = group_device()
     own = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
     sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(group.size())]
     dist.all_gather(sizes, torch.tensor([len(data)], device=device), group=group)

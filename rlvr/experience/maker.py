@@ -26,6 +26,7 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.frozen import Reference
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
@@ -46,9 +47,8 @@ from rlvr.experience.metrics import (
     record_totals,
     record_values,
 )
-from rlvr.experience.scoring import Columns, ModelScores, score_rollouts
+from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
-from rlvr.models.reference import Reference
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.scorers.rules import make_sample
@@ -237,9 +237,8 @@ class BaseExperienceMaker(ABC):
                 "returns": out.returns,
                 "sampler_logprobs": self._sampler_logprobs(rollouts, scores, meter),
                 "positive": (verdicts.positive.to(mask.device)[:, None] & mask) if a.positive_lm_coef else None,
+                "controlled": self._controlled(scores, out.advantages, learned, meter, *seed),
             }
-            if a.entropy_control != "off":
-                columns |= self._controlled(scores, out.advantages, learned, meter, *seed)
             return _unpad(rollouts, {name: tensor for name, tensor in columns.items() if tensor is not None})
 
     def _continued(self, rollouts: Sequence[Rollout], scores: ModelScores) -> Tensor:
@@ -300,16 +299,12 @@ class BaseExperienceMaker(ABC):
         return of_sampler if needed or a.off_policy_mask_threshold is not None else None
 
     def _controlled(
-        self,
-        scores: ModelScores,
-        advantages: Tensor,
-        mask: Tensor,
-        meter: Meter,
-        *seed: int | str,
-    ) -> Columns:
-        """The column of `Experience`, [B, R], by which the policy loss treats the tokens of `entropy_control` otherwise. Collective."""
+        self, scores: ModelScores, advantages: Tensor, mask: Tensor, meter: Meter, *seed: int | str
+    ) -> Tensor | None:
+        """[B, R] true on the tokens that `entropy_control` chooses; None without it. Collective."""
         a, device = self.config.algo, mask.device
-        assert a.entropy_control != "off"
+        if a.entropy_control == "off":
+            return None
         share = SHARES[a.entropy_control] if a.entropy_share is None else a.entropy_share
         lots = torch.Generator().manual_seed(derive_seed("entropy control", *seed, _rank()))
         chosen = choose_tokens(
@@ -325,9 +320,7 @@ class BaseExperienceMaker(ABC):
             all_reduce=all_reduce_sum,
         )
         meter.add_tokens("policy/controlled", chosen.float(), mask)
-        if a.entropy_control == "kl_cov":
-            return {"penalised": chosen}
-        return {"kept": chosen if a.entropy_control == "top_entropy" else ~chosen}
+        return chosen
 
 
 class NaiveExperienceMaker(BaseExperienceMaker):

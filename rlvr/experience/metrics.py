@@ -80,7 +80,7 @@ def record_mismatch(
     log_ratio, some = log_ratios(logprobs, sampler_logprobs), mask.any(dim=1)
     meter.add_tokens("sampler/delta_avg", log_ratio.abs(), mask)
     meter.add_max("sampler/delta_max", log_ratio.abs(), mask)
-    meter.add_tokens("sampler/kl", kl_estimate(sampler_logprobs, logprobs, "k3"), mask)
+    meter.add_tokens("sampler/kl", kl_estimate(sampler_logprobs.double(), logprobs.double(), "k3"), mask)
     meter.add_tokens("sampler/tokens_outside", _outside(log_ratio, mask, "token"), mask)
     meter.add_tokens("sampler/responses_outside", _outside(log_ratio, mask, "sequence")[:, 0], some)
     if correction.how != "none":

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.frozen import Reference
 from rlvr.errors import UserError
 from rlvr.experience.micro_batches import cut_on_all_ranks
 from rlvr.models.batch import SequenceBatch, collate
-from rlvr.models.reference import Reference
 from rlvr.rollout.engine import Rollout
 
 Columns = dict[str, Tensor]

@@ -1,6 +1,7 @@
 """Counting: every grader on every case, in turns, so that whatever else the machine does meets all of them."""
 
 import importlib.util
+import json
 import os
 import platform
 import shlex
@@ -11,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from rewards import names
 from rlvr.errors import UserError, did_you_mean, listed
@@ -109,9 +109,11 @@ class Board:
         """The cells of a grader."""
         return [cell for cell in self.cells if cell.grader == grader]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    def to_json(self) -> str:
+        """The figures, a line for each cell."""
+        values = asdict(self)
+        cells = ",\n".join(json.dumps(cell) for cell in values.pop("cells"))
+        return json.dumps(values, indent=1)[:-2] + f',\n "cells": [\n{cells}\n]}}\n'
 
 
 @dataclass(frozen=True)

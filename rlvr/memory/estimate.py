@@ -12,13 +12,12 @@ that cache was here: it cost more to understand than it explained).
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
-from rlvr.boost.plugins import GEMINI
+from rlvr.boost.frozen import Precision
+from rlvr.boost.plugins import GEMINI, SHARDING, precision_of
 from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
-from rlvr.memory.footprint import BFLOAT16, FLOAT32, Footprint, Precision
+from rlvr.memory.footprint import BFLOAT16, FLOAT32, Footprint
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
 from rlvr.models.lora_config import is_adapter
@@ -127,7 +126,7 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     if not on_gpu:  # as actors and critics do
         attention.install()
     case = _Case(config, world_size, on_gpu, lengths)
-    m, run = config.model, _precision_of(config.parallel, precision)
+    m, run = config.model, precision_of(config.parallel, precision)
     lora, trusts = lora_settings(m), m.trust_remote_code
     make = partial(role_memory, config.parallel, world_size, precision)
     actor = Footprint(m.pretrain, run, trusts, lora)
@@ -142,12 +141,12 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
         models["critic"] = critic
     if config.algo.kl_coef and (lora is None or m.ref_model):
         reference = actor if m.ref_model is None else Footprint(m.ref_model, run, trusts)
-        roles.append(RoleMemory("reference", reference.parameters, FLOAT32 * reference.parameters))
+        roles.append(_frozen_memory(config.parallel, world_size, run, "reference", reference.parameters))
     if path := m.rm_checkpoint_path:
         base = m.rm_pretrain or m.pretrain
         reward = Footprint(base if is_adapter(path) else path, run, trusts)
         count = reward.backbone_parameters + reward.hidden
-        roles.append(RoleMemory("reward model", count, FLOAT32 * count))
+        roles.append(_frozen_memory(config.parallel, world_size, run, "reward model", count))
         models["reward model"] = reward
     return Estimate(tuple(roles), _phases(case, roles, models))
 
@@ -176,9 +175,19 @@ def role_memory(
     if plugin in GEMINI:
         return RoleMemory(name, count, working * count // world_size, working * share, (ADAM + FLOAT32) * share)
     masters = 0 if working == FLOAT32 and world_size == 1 else FLOAT32 * share
-    gradients = working * (learned if plugin == "zero1" else share) + FLOAT32 * share
+    gradients = FLOAT32 * share
+    if plugin == "zero1":  # whole in each process, and where they are shorter than float32, with their sum
+        gradients += (working if working == FLOAT32 else working + FLOAT32) * learned
+    elif working == FLOAT32:
+        gradients += working * share
     offloaded = parallel.zero_cpu_offload or plugin == "zero2_cpu"
     return RoleMemory(name, count, working * count, gradients, 0 if offloaded else ADAM * share + masters)
+
+
+def _frozen_memory(parallel: ParallelConfig, world_size: int, run: Precision, name: str, count: int) -> RoleMemory:
+    """Bytes of a model that only infers."""
+    share = world_size if parallel.plugin in SHARDING else 1
+    return RoleMemory(name, count, run.weights.itemsize * count // share)
 
 
 def _hybrid_memory(
@@ -204,14 +213,6 @@ def _bucket_bytes(role: RoleMemory, parallel: ParallelConfig) -> int:
 
 def _has_buckets(parallel: ParallelConfig) -> bool:
     return parallel.plugin == "ddp" or (parallel.plugin == "3d" and parallel.pp == 1 and not parallel.zero_stage)
-
-
-def _precision_of(parallel: ParallelConfig, precision: str) -> Precision:
-    """Types of the weights and of the arithmetic of models that learn under the plugin."""
-    if precision == "fp32":
-        return Precision()
-    short = torch.bfloat16 if precision == "bf16" else torch.float16
-    return Precision(autocast=short) if parallel.plugin == "ddp" else Precision(weights=short)
 
 
 # The phases: what comes and goes while one role or another works.
@@ -243,7 +244,7 @@ def _rollout(case: _Case, role: RoleMemory, model: Footprint) -> dict[str, int]:
         "activations": model.inference_bytes(case.rows, case.lengths.prompt),
         "logits": DRAWN * case.rows * model.vocabulary * FLOAT32,
     }
-    if case.config.parallel.plugin in ("fsdp", "3d", *GEMINI):  # which shard weights, and gather them to generate
+    if case.config.parallel.plugin in SHARDING:  # which shard weights, and gather them to generate
         passing["whole weights"] = role.count * model.precision.computes.itemsize
     return passing
 
@@ -337,7 +338,7 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
         attention.install()
     m, is_sft = config.model, isinstance(config, SFTConfig)
     lora = lora_settings(m, continues=is_sft)
-    model = Footprint(m.pretrain, _precision_of(config.parallel, precision), m.trust_remote_code, lora)
+    model = Footprint(m.pretrain, precision_of(config.parallel, precision), m.trust_remote_code, lora)
     head = model.hidden  # of a reward model
     count, learned = (
         (model.parameters, model.learned)

@@ -9,7 +9,6 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from rlvr.boost.frozen import Precision
 from rlvr.errors import UserError
 from rlvr.models import attention
 from rlvr.models.backbone import DTYPE_ARGUMENT
@@ -27,19 +27,6 @@ from rlvr.models.lora_config import LoraSettings, import_peft
 from rlvr.models.tiny import build_tiny_tokenizer, tiny_config
 
 FLOAT32, BFLOAT16 = 4, 2
-
-
-@dataclass(frozen=True)
-class Precision:
-    """How a model runs: its weights' type, and the type that autocast computes in, if there is autocast."""
-
-    weights: torch.dtype = torch.float32
-    autocast: torch.dtype | None = None
-
-    @property
-    def computes(self) -> torch.dtype:
-        """The type that matrices are multiplied in."""
-        return self.autocast or self.weights
 
 
 class Footprint:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from rlvr.boost.process import local_device
+
 _STATUS = Path("/proc/self/status")
 _FIELDS = {"VmRSS:": "memory/rss_bytes", "VmHWM:": "memory/rss_peak_bytes"}
 
@@ -18,9 +20,11 @@ def memory_use() -> dict[str, float]:
         also `memory/device_bytes`, the tensors there now, and `memory/device_peak_bytes`, the most since the process began.
     """
     found = _resident()
-    if torch.cuda.is_available():
-        found["memory/device_bytes"] = float(torch.cuda.memory_allocated())
-        found["memory/device_peak_bytes"] = float(torch.cuda.max_memory_allocated())
+    device = local_device()
+    if device.type != "cpu":
+        module = torch.get_device_module(device)
+        found["memory/device_bytes"] = float(module.memory_allocated(device))
+        found["memory/device_peak_bytes"] = float(module.max_memory_allocated(device))
     return found
 
 

@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.backbone import DTYPE_ARGUMENT
 from rlvr.models.lora_config import is_adapter, merge_adapter, read_adapter_config
@@ -106,11 +107,22 @@ def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_cod
     arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"
-    return _plain(_load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments))
+    return _sound(_load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments), name)
 
 
-def _plain(model: PreTrainedModel) -> PreTrainedModel:
-    """A model read from GGUF holds ordinary weights but keeps the mark of a quantised one, which can't be saved."""
+def _sound(model: PreTrainedModel, name: str) -> PreTrainedModel:
+    """The model, after a look at its weights.
+
+    A model read from GGUF holds ordinary weights but keeps the mark of a quantised one, which can't be saved.
+
+    Raises:
+        UserError: it holds weights that are not finite.
+    """
+    if broken := not_finite(model.named_parameters()):
+        raise UserError(
+            f"the model {name!r} is broken: {broken} holds numbers that are not finite (its training has diverged). Give "
+            "another, such as an earlier checkpoint of its run"
+        )
     if getattr(model, "quantization_method", None) == "gguf":
         model.hf_quantizer = None
         model.is_quantized = False
@@ -124,9 +136,8 @@ def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel
     """The decoder `name` without a head, in float32, on the CPU."""
     if resolve_source(name).arguments or name == TINY:  # read as a causal LM, whose decoder is what is wanted
         return load_causal_lm(name, trust_remote_code=trust_remote_code).base_model
-    return _load(
-        AutoModel.from_pretrained, "model", name, trust_remote_code=trust_remote_code, **{DTYPE_ARGUMENT: torch.float32}
-    )
+    arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
+    return _sound(_load(AutoModel.from_pretrained, "model", name, **arguments), name)
 
 
 def load_sequence_classifier(
@@ -153,7 +164,7 @@ def load_sequence_classifier(
             f"{name!r} is no trained sequence classifier: it holds no {', '.join(sorted(info['missing_keys'])[:3])}. Train "
             "a reward model on it first, and give the folder that it was saved to."
         )
-    return _plain(model)
+    return _sound(model, name)
 
 
 def new_sequence_classifier(config: PretrainedConfig, trust_remote_code: bool = False) -> PreTrainedModel:

@@ -1,7 +1,7 @@
 """`Role`: the base class of actor, critic and reward model, which are modules around one transformers model.
 
 It saves and loads them, whole or as adapters, and decides how their batches run. (The reference model is no role of its
-own: `rlvr.models.reference`.)
+own: `rlvr.boost.frozen`.)
 """
 
 from abc import ABC, abstractmethod

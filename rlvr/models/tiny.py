@@ -214,7 +214,7 @@ def warm_start(
     Returns:
         The model in eval mode. The caller's random state is left as it was.
     """
-    with torch.random.fork_rng(), _one_thread():
+    with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(settings.seed)
         model = build_tiny_model(tokenizer)
         optimizer = torch.optim.AdamW(

@@ -21,8 +21,9 @@ from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.frozen import AdapterOff
 from rlvr.boost.optimizer import make_optimizer
-from rlvr.boost.plugins import resolve_precision
+from rlvr.boost.plugins import freeze, resolve_precision
 from rlvr.checkpoint.checkpointer import SavedRole
 from rlvr.config import Config
 from rlvr.data.examples import Example
@@ -34,7 +35,6 @@ from rlvr.experience.scoring import Columns, Reader, policy_reader, read_rollout
 from rlvr.memory.usage import memory_use
 from rlvr.models.loading import load_tokenizer
 from rlvr.models.lora import copy_sharing
-from rlvr.models.reference import AdapterOff, Frozen
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
 from rlvr.ray.cluster import code_versions, work_in
 from rlvr.ray.splitting import Piece, in_groups, rows_of
@@ -198,7 +198,8 @@ class TrainablePPORole(BasePPORole):
         """The role's readers, which may be called until `stack` is closed. Collective."""
 
     def learn(self, share: Sequence[Experience], kl_coef: float, ptx: Sequence[Example] = ()) -> dict[str, Any]:
-        """One optimizer step on this rank's share of a mini-batch. Collective. Returns its metrics.
+        """One optimizer step on this rank's share of a mini-batch. Collective. Returns its metrics, and as `skipped` the steps
+        in a row that were skipped.
 
         Args:
             kl_coef: present weight of the divergence.
@@ -207,7 +208,7 @@ class TrainablePPORole(BasePPORole):
         meter = Meter()
         self.learner.step(share, meter, kl_coef=kl_coef, ptx=ptx)
         meter.add_peaks(memory_use())
-        return meter.state_dict()
+        return meter.state_dict() | {"skipped": self.learner.skipped}
 
     def save(self, folder: Path) -> None:
         """Write the role into a checkpoint's folder, for `load`. Collective; rank 0 writes.
@@ -330,7 +331,7 @@ class RayPPOInitialModel(BasePPORole):
     """The frozen initial policy, from which the divergence is measured."""
 
     def _build(self) -> None:
-        self.model = Frozen(build.make_initial_model(self.config), self.precision, self.device)
+        self.model = freeze(build.make_initial_model(self.config), self.config.parallel, self.device)
 
     @torch.no_grad()
     def score(self, rollouts: Sequence[Rollout]) -> Columns:

@@ -28,7 +28,7 @@ from rlvr.tracking.meter import Meter
 from rlvr.trainer.online import OnlineTrainer
 
 
-@dataclass(frozen=True)
+@dataclass
 class Learners:
     """The groups that learn, and the copies of the actor that generate ahead, if there are any.
 
@@ -40,6 +40,7 @@ class Learners:
     critic: PPOCriticRayActorGroup | None
     copies: PPORolloutRayActorGroup | None = None
     has_adapter: bool = False
+    skipped: int = 0
 
     device = torch.device("cpu")
     replicas = 1
@@ -67,8 +68,10 @@ class Learners:
             asked.append((self.actor, self.actor.learn(batch, kl_coef, ptx)))
         if self.critic is not None:
             asked.append((self.critic, self.critic.learn(batch, kl_coef)))
-        for group, refs in asked:  # waited for only after both have begun
-            add_metrics(meter, group.collect(refs))
+        answers = [group.collect(refs) for group, refs in asked]  # waited for only after both have begun
+        self.skipped = max(state["skipped"] for states in answers for state in states)
+        for states in answers:
+            add_metrics(meter, states)
 
     def share_weights(self) -> None:
         """Give the copies that generate the actor's present weights."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlvr.errors import UserError
 from rlvr.rollout.engine import Sampling
 from rlvr.rollout.kv_cache import PreallocatedCache
 
@@ -26,17 +27,22 @@ BLOCK = 256
 SMALL = 2048
 """Largest vocabulary whose cumulative sum is taken in one piece."""
 
-Draw = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+Draw = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def make_draw(temperature: float, top_k: int, top_p: float, generator: torch.Generator) -> Draw:
-    """A function from logits [B, V] to tokens [B] and their logprobs [B] (None where greedy).
+    """A function from logits [B, V] to tokens [B] and their logprobs [B] (where greedy, their logits).
 
     Logprobs are those of the whole distribution at this temperature, whatever top-k and top-p leave of it: the same
     quantity that the trainer computes as old logprobs.
     """
     if temperature == 0:
-        return lambda logits: (logits.argmax(-1), None)
+
+        def largest(logits: Tensor) -> tuple[Tensor, Tensor]:
+            top = logits.max(-1)
+            return top.indices, top.values
+
+        return largest
 
     def draw(logits: Tensor) -> tuple[Tensor, Tensor]:
         scaled = logits.float() if temperature == 1 else logits.float() / temperature
@@ -251,8 +257,8 @@ class Decoder:
         count, limit = len(prompts), sampling.max_new_tokens
         # On the device: written at each step and read when a row ends, so that a step itself transfers no tokens.
         self.out = torch.zeros(count, limit, dtype=torch.long, device=self.device)
-        greedy = sampling.temperature == 0
-        self.logprobs = None if greedy else torch.zeros(count, limit, device=self.device)
+        self.greedy = sampling.temperature == 0
+        self.logprobs = torch.zeros(count, limit, device=self.device)
         self.rows = torch.arange(count, device=self.device)  # [rows left] the response that each row of the batch is
         self.done = torch.zeros(count, dtype=torch.bool, device=self.device)
         self.stops = torch.tensor(sampling.stop_ids, dtype=torch.long, device=self.device)
@@ -306,8 +312,7 @@ class Decoder:
     def _draw(self, logits: Tensor) -> Tensor:
         tokens, logprobs = self.draw(logits)
         self.out[self.rows, self.step] = tokens
-        if logprobs is not None and self.logprobs is not None:
-            self.logprobs[self.rows, self.step] = logprobs
+        self.logprobs[self.rows, self.step] = logprobs.float()
         if len(self.stops):
             self.done |= torch.isin(tokens, self.stops)
         return tokens
@@ -339,11 +344,12 @@ class Decoder:
         left = int((~done).sum())
         ended = self.rows[done].tolist()
         ids = self.out[ended, : self.step].tolist()
-        logprobs: Sequence[Tensor | None] | Tensor = [None] * len(ended)
-        if self.logprobs is not None:
-            logprobs = self.logprobs[ended, : self.step].cpu()
-        if isinstance(logprobs, Tensor) and not logprobs.isfinite().all():
-            raise RuntimeError("the model gives probabilities that are not finite numbers: training has diverged")
+        logprobs = self.logprobs[ended, : self.step].cpu()
+        if not logprobs.isfinite().all():
+            raise UserError(
+                "the model gives probabilities that are not finite numbers: it is broken (its training has diverged), or its numbers "
+                "are too large for this precision: try another checkpoint, or --mixed_precision fp32"
+            )
         target = done[:left].nonzero()[:, 0]
         source = (~done[left:]).nonzero()[:, 0] + left
         self.cache.move(source, target, left)
@@ -352,7 +358,8 @@ class Decoder:
             tensor[target] = tensor[source]
             setattr(self, name, tensor[:left])
         self.done = torch.zeros(left, dtype=torch.bool, device=self.device)
-        return [Ended(*row) for row in zip(ended, ids, logprobs, strict=True)]
+        given = [None] * len(ended) if self.greedy else logprobs
+        return [Ended(*row) for row in zip(ended, ids, given, strict=True)]
 
     def _forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, V] after one more token [B]."""

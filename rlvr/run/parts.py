@@ -176,10 +176,13 @@ def load_base(config: Config) -> PreTrainedModel:
 def make_initial_model(config: Config) -> Actor:
     """The initial model, from which the divergence is measured: `--ref_model`, or the actor's starting weights."""
     m = config.model
-    reference = load_causal_lm(m.ref_model or _start(config), trust_remote_code=m.trust_remote_code)
+    reference = load_causal_lm(
+        m.ref_model or _start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code
+    )
     if m.float32_head:
         use_float32_head(reference)
-    return Actor(prepare(reference, False), config.train.chunk_tokens)
+    # As the actor is prepared, for the same arithmetic: where activations are recomputed, rows keep their padding.
+    return Actor(prepare(reference, m.grad_checkpoint), config.train.chunk_tokens)
 
 
 def check_same_vocabulary(reference: PreTrainedModel, actor: PreTrainedModel) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from rewards import RewardFunction, load_plugins
 from rewards.pool import RewardPool
-from rlvr.boost.plugins import resolve_precision
+from rlvr.boost.plugins import freeze
 from rlvr.config import Config, RewardConfig
 from rlvr.config.reward_options import (
     NEURAL,
@@ -117,16 +117,14 @@ def _make_neural(
     except UserError as error:
         raise UserError(f"--rm_checkpoint_path {m.rm_checkpoint_path}: {error}") from None
     return NeuralRewardModel(
-        model,
+        freeze(model, config.parallel, device),
         tokenizer,
         conversation.tags,
         weight=r.rm_weight,
         encode=_choose_encoding(config, path, model, tokenizer, note),
         normaliser=_make_normaliser(r, model, path),
         batch_size=config.rollout.generation_batch_size,
-        device=device,
-        precision=resolve_precision(config.parallel.mixed_precision, device),
-        offload=config.train.offload_inference_models and device.type == "cuda",
+        offload=config.train.offload_inference_models and device.type != "cpu",
         aggregation=r.reward_aggregation,
     )
 

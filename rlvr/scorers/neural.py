@@ -17,11 +17,11 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample, Tags
 from rewards.combine import Aggregation, Combiner
 from rewards.outcome import Score
-from rlvr.boost.process import gather_json
+from rlvr.boost.frozen import Frozen
+from rlvr.boost.process import gather_json, group_device, max_over_ranks
 from rlvr.config.reward_options import NEURAL
 from rlvr.errors import UserError
 from rlvr.models.batch import collate
-from rlvr.models.reference import Frozen
 from rlvr.models.reward_model import RewardModel, RewardStatistics
 from rlvr.prompting.conversation import Conversation
 from rlvr.scorers.rules import RewardScorer, RLVRRewardModel, Scoring
@@ -30,6 +30,8 @@ Encode = Callable[[Sample], tuple[Sequence[int], Sequence[int]]]
 """A sample's prompt and response as the reward model's tokens."""
 
 _CPU = torch.device("cpu")
+_IDLE = ((0,), (0,))
+"""What a process runs that has no samples left."""
 
 
 def sampled_tokens(sample: Sample) -> tuple[Sequence[int], Sequence[int]]:
@@ -141,22 +143,20 @@ class NeuralRewardModel(RewardScorer):
     """Scores responses with a reward model, each rank its own, in batches of similar length.
 
     Args:
-        model: the reward model; it is frozen.
+        model: the reward model. Unless it is `Frozen` already, it computes in float32 on the CPU.
         tokenizer: the policy's.
         tags: the conversation template's response tags.
         weight: of its score in the total.
         encode: a sample's prompt and response as the model's tokens; by default those that were sampled.
         normaliser: brings scores to mean 0 and standard deviation 1; the model's own score is then the component `raw`.
         batch_size: most sequences in one forward pass.
-        device: where it computes.
-        precision: "bf16" runs forward passes under autocast.
         offload: keep it in main memory while nothing is scored.
         aggregation: see `rewards.combine`.
     """
 
     def __init__(
         self,
-        model: RewardModel,
+        model: RewardModel | Frozen,
         tokenizer: PreTrainedTokenizerBase | None = None,
         tags: Tags | None = None,
         *,
@@ -164,18 +164,19 @@ class NeuralRewardModel(RewardScorer):
         encode: Encode = sampled_tokens,
         normaliser: Normaliser | None = None,
         batch_size: int = 64,
-        device: torch.device = _CPU,
-        precision: str = "fp32",
         offload: bool = False,
         aggregation: Aggregation = "sum",
     ) -> None:
-        self.device, self.offload = device, offload
-        self.frozen = Frozen(model, precision, _CPU if offload else device)
+        self.frozen = model if isinstance(model, Frozen) else Frozen(model)
+        role: Any = self.frozen.model
+        self.device, self.offload = self.frozen.device, offload
+        if offload:
+            self.frozen.to(_CPU)
         self.tokenizer, self.tags = tokenizer, tags
         self.combiner = Combiner([NEURAL], [weight], aggregation)
         self.encode, self.normaliser, self.batch_size = encode, normaliser, batch_size
         # Absolute positions end somewhere. Longer samples are cut on the left (`_truncate`): the response is what is judged.
-        places = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
+        places = getattr(role.model.config.get_text_config(), "max_position_embeddings", None)
         self.max_tokens: int | None = places
 
     @property
@@ -211,10 +212,10 @@ class NeuralRewardModel(RewardScorer):
         scores = [0.0] * len(rows)
         if self.offload:
             self.frozen.to(self.device)
-        for start in range(0, len(order), self.batch_size):
-            index = order[start : start + self.batch_size]
-            batch = collate([torch.tensor(rows[i][0]) for i in index], [_ids(rows[i][1]) for i in index])
-            for i, score in zip(index, self.frozen.forward(batch.to(self.device)).tolist(), strict=True):
+        for index in self._passes(order):
+            given = [rows[i] for i in index] or [_IDLE]
+            batch = collate([_ids(prompt) for prompt, _ in given], [_ids(response) for _, response in given])
+            for i, score in zip(index, self.frozen.forward(batch.to(self.device)).tolist(), strict=False):
                 scores[i] = score
         if self.offload:
             self.frozen.to(_CPU)
@@ -225,6 +226,12 @@ class NeuralRewardModel(RewardScorer):
                     "large for the precision; try --mixed_precision fp32"
                 )
         return scores
+
+    def _passes(self, order: list[int]) -> list[list[int]]:
+        """The samples of each forward pass; where the model is sharded as many passes in all processes, the last perhaps without."""
+        passes = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        most = max_over_ranks(len(passes), group_device()) if self.frozen.sharded else len(passes)
+        return passes + [[]] * (most - len(passes))
 
     def _truncate(self, prompt: Sequence[int], response: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         surplus = len(prompt) + len(response) - self.max_tokens if self.max_tokens else 0

@@ -185,6 +185,18 @@ def _critic(rows: Rows) -> Iterator[Finding]:
         )
 
 
+def _skipped(rows: Rows) -> Iterator[Finding]:
+    for name, steps in rows[-1].items():
+        if name.startswith("skipped_steps") and steps >= 0.5:  # a sum of the processes' parts of steps
+            role = name.removeprefix("skipped_steps").strip("/") or "model"
+            yield Finding(
+                f"skipped steps ({role})",
+                f"the {role}'s gradient was not finite in {steps:.0f} optimizer step(s), which changed nothing",
+                "lower --lr, or take --mixed_precision fp32; look at the rewards and the longest samples of this episode",
+                (name,),
+            )
+
+
 def _spikes(rows: Rows) -> Iterator[Finding]:
     for role in ("actor", "critic"):
         name = f"grad_norm/{role}"
@@ -259,6 +271,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _spikes, _lengthening, _entropy,
+    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

@@ -219,6 +219,23 @@ class BaseTrainer(ABC):
         # No signal of its own: another process was asked.
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
 
+    def _stop_if_diverged(self, skipped: int, limit: int) -> None:
+        """Save and stop once so many optimizer steps in a row were skipped. They are in all processes alike. The weights are
+        good: they are those from before the first of these steps."""
+        if skipped < limit:
+            return
+        path = self._save_checkpoint()
+        role = next(iter(self.checkpointer.roles))
+        raise UserError(
+            f"in {skipped} optimizer steps in a row the gradient was not finite, and they were skipped (--max_skipped_steps {limit}). "
+            + (
+                f"The weights from before them are in {path}. Start from them anew with a lower learning rate or --mixed_precision "
+                f"fp32 (--checkpoint_path {path / role / 'modeling'}, another --save_path); --resume goes on as before"
+                if path
+                else "Start anew with a lower learning rate or --mixed_precision fp32"
+            )
+        )
+
     def _start_clock(self) -> None:
         """Count training time from now on; called after what is no training, such as evaluation."""
         self._ticked = time.perf_counter()

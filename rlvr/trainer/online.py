@@ -96,6 +96,7 @@ class Learns(Protocol):
             plugin spreads a copy over several.
         device: holds the tensors of the loop's own collectives.
         saved_roles: the roles by name, for checkpoints.
+        skipped: optimizer steps in a row that a role has skipped because its gradient was not finite; the most of any.
     """
 
     @property
@@ -108,6 +109,8 @@ class Learns(Protocol):
     def device(self) -> torch.device: ...
     @property
     def saved_roles(self) -> Mapping[str, SavedRole]: ...
+    @property
+    def skipped(self) -> int: ...
 
     def add_up(self, values: Tensor) -> Tensor:
         """The sum over the replicas. Collective."""
@@ -391,6 +394,7 @@ class OnlineTrainer(BaseTrainer):
             self.progress.optimizer_steps += 1
             self._call("on_learn_batch_end", batch)
             self._safe_point()
+            self._stop_if_diverged(self.learner.skipped, self.config.train.max_skipped_steps)
 
     def _mini_batches(self) -> Iterator[list[Experience]]:
         p, t = self.progress, self.config.train

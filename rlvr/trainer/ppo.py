@@ -85,17 +85,15 @@ class LocalPPOTrainer(OnlineTrainer):
     ) -> None:
         _check_roles(config, actor, critic)
         precision = resolve_precision(config.parallel.mixed_precision, actor.device)
-        offload = config.train.offload_inference_models and actor.device.type == "cuda"
-        scorer = as_scorer(
-            reward_model, tokenizer, conversation, precision=precision, device=actor.device, offload=offload
-        )
+        offload = config.train.offload_inference_models and actor.device.type != "cpu"
+        scorer = as_scorer(reward_model, tokenizer, conversation, actor=actor, offload=offload)
         if engine is None:
             engine = make_engine("hf", tokenizer)
             engine.autocast = precision == "bf16"
         maker = NaiveExperienceMaker(
             actor,
             critic,
-            make_reference(initial_model, actor, config.algo.kl_coef, precision),
+            make_reference(initial_model, actor, config.algo.kl_coef),
             scorer,
             engine,
             sampling,

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted, Pass
-from rlvr.boost.process import Replica
 from rlvr.checkpoint.checkpointer import BoostedRole, SavedRole
 from rlvr.config import AlgoConfig, Config
 from rlvr.config.conditions import correction_of, kl_kind_of
@@ -35,6 +34,7 @@ from rlvr.core.losses import (
     sapo_loss,
     sequence_logprobs,
 )
+from rlvr.core.masked import zero_unless
 from rlvr.core.mismatch import drifted, importance_weights
 from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience, pad, pool
@@ -59,8 +59,7 @@ class MicroBatch:
     returns: Tensor | None = None
     sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
-    kept: Tensor | None = None
-    penalised: Tensor | None = None
+    controlled: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +139,11 @@ class Learner:
         }
 
     @property
+    def skipped(self) -> int:
+        """Optimizer steps in a row that a role has skipped; the most of any."""
+        return max(role.skipped for role in self.roles.values())
+
+    @property
     def packs(self) -> bool:
         """True if all roles run rows without padding."""
         return all(role.unwrapped.packs for role in self.roles.values())
@@ -180,12 +184,14 @@ class Learner:
                 positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
             ptx_batches, ptx_size = self._ptx(ptx)
             meter.add("lr", self.actor.lr)
-            step = Step(self.config, kl_coef, meter, self.size_of(batch), positives, ptx_size)
-            train_actor(self.actor, self.cut(batch), step, ptx_batches)
+            size = self.size_of(batch)
+            step = Step(self.config, kl_coef, meter, size, positives, ptx_size)
+            train_actor(self.actor, self._learned(batch, size), step, ptx_batches)
         if self.critic is not None:
             meter.add("train/lr_critic", self.critic.lr)
             for part in _parts(batch, self.config.train.critic_steps):
-                train_critic(self.critic, self.cut(part), Step(self.config, kl_coef, meter, self.size_of(part)))
+                size = self.size_of(part)
+                train_critic(self.critic, self._learned(part, size), Step(self.config, kl_coef, meter, size))
 
     def size_of(self, batch: Sequence[Experience]) -> StepSize:
         """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
@@ -201,6 +207,11 @@ class Learner:
         counts = [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)]
         tokens, sequences = self.add_up(torch.tensor(counts, dtype=torch.float64, device=self.device)).tolist()
         return StepSize(tokens=tokens, sequences=sequences)
+
+    def _learned(self, items: Sequence[Experience], size: StepSize) -> list[MicroBatch]:
+        """The items of an optimizer step as micro-batches. Without a trained token there are none, and there is no step; that is
+        decided by what all replicas have together (pitfall A24)."""
+        return self.cut(items) if size.tokens else []
 
     def cut(self, items: Sequence[Experience]) -> list[MicroBatch]:
         """The items of an optimizer step as micro-batches of similar length; the same number on every rank. Collective.
@@ -223,7 +234,7 @@ class Learner:
         names = [name for name in items[0].tensors() if name not in ("prompt_ids", "response_ids")]
         padded = {name: pad(items, name, torch.device("cpu")) for name in names}
         # Pinned memory is copied to the GPU while the host goes on.
-        if self.pin_memory and self.device.type == "cuda":
+        if self.pin_memory and self.device.type != "cpu":
             padded = {name: tensor.pin_memory() for name, tensor in padded.items()}
         moved = {name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()}
         return MicroBatch(sequences.to(self.device), **moved)
@@ -254,24 +265,32 @@ def train_actor(
     for batch in micro_batches:
         inputs = (batch.sequences, temperature, bool(a.entropy_coef))
         passes.append(Pass(actor, inputs, partial(actor_loss, batch, step)))
-    actor.learn(passes)
-    _count_step(step.meter, "actor", actor.replica)
-    if actor.unwrapped.gives_values:
-        _count_step(step.meter, "critic", actor.replica)
-    step.meter.add("grad_norm/actor", actor.grad_norm)
+    _learn(actor, passes, step.meter, "actor", *(["critic"] if actor.unwrapped.gives_values else []))
 
 
 def train_critic(critic: Boosted, micro_batches: Sequence[MicroBatch], step: Step) -> None:
     """Accumulate the value loss over the micro-batches, then one optimizer step."""
-    critic.learn([Pass(critic, (batch.sequences,), partial(critic_loss, batch, step)) for batch in micro_batches])
-    _count_step(step.meter, "critic", critic.replica)
-    step.meter.add("grad_norm/critic", critic.grad_norm)
+    passes = [Pass(critic, (batch.sequences,), partial(critic_loss, batch, step)) for batch in micro_batches]
+    _learn(critic, passes, step.meter, "critic")
 
 
-def _count_step(meter: Meter, role: str, replica: Replica) -> None:
-    """Count one optimizer step: losses are added to the meter in shares with count 0, and their mean is over steps. Each replica
-    counts its part of the step."""
-    meter.add(f"train/{role}_loss", 0.0, 1 / replica.count)
+def _learn(role: Boosted, passes: Sequence[Pass], meter: Meter, name: str, *also: str) -> None:
+    """One optimizer step, and its metrics. Losses are added to the meter in shares with count 0, and their mean is over steps;
+    each replica counts its part of the step.
+
+    Args:
+        name: of the role.
+        also: the loss that the same step counts for besides.
+    """
+    role.learn(passes)
+    if not passes:
+        return
+    part = 1 / role.replica.count
+    meter.add_count(f"skipped_steps/{name}", part if role.skipped else 0.0)
+    for loss in (name, *also):
+        meter.add(f"train/{loss}_loss", 0.0, part)
+    if not role.skipped:  # else there is no norm, and one step would hide those of all others
+        meter.add(f"grad_norm/{name}", role.grad_norm)
 
 
 def actor_loss(batch: MicroBatch, step: Step, new: ActorOutput) -> Tensor:
@@ -299,8 +318,8 @@ def policy_loss(new: ActorOutput, batch: MicroBatch, step: Step) -> Tensor:
     # [b, R] each. Only the policy loss has to do with the policy that sampled: entropy and divergence are those of the present one.
     weights = _weights(new.logprobs, batch, step)
     per_token = loss.loss if weights is None else loss.loss * weights
-    if batch.penalised is not None:
-        per_token = per_token + a.kl_cov_coef * kl_cov_penalty(new.logprobs, batch.logprobs, batch.penalised)
+    if batch.controlled is not None:
+        per_token = _entropy_controlled(per_token, new.logprobs, batch, batch.controlled, a)
     if a.entropy_coef:
         per_token = per_token - a.entropy_coef * new.entropy
     # With `kl_in` "reward" the divergence is in the advantages already: never both (pitfall A15).
@@ -335,8 +354,8 @@ def _surrogate(logprobs: Tensor, batch: MicroBatch, a: AlgoConfig) -> PolicyLoss
 
 
 def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
-    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one, and 0 where
-    `entropy_control` leaves a token out; None = 1."""
+    """[b, R] weights of the policy loss: for responses of an engine, or of a policy, that is not the present one; None
+    = 1."""
     c, mask = step.config, batch.mask
     correction, threshold = correction_of(c), c.algo.off_policy_mask_threshold
     weights = None
@@ -348,9 +367,17 @@ def _weights(logprobs: Tensor, batch: MicroBatch, step: Step) -> Tensor | None:
         left_out = drifted(logprobs, sampled_with, batch.advantages, mask, threshold)
         step.meter.add_tokens("policy/drifted", left_out.float(), mask)
         weights = torch.where(left_out, 0.0, 1.0 if weights is None else weights)
-    if batch.kept is not None:
-        weights = torch.where(batch.kept, 1.0 if weights is None else weights, 0.0)
     return weights
+
+
+def _entropy_controlled(
+    per_token: Tensor, logprobs: Tensor, batch: MicroBatch, chosen: Tensor, a: AlgoConfig
+) -> Tensor:
+    """The policy loss, [b, R], with the tokens that `entropy_control` chose treated as it says (`rlvr.core.entropy_control`)."""
+    if a.entropy_control == "kl_cov":
+        return per_token + a.kl_cov_coef * kl_cov_penalty(logprobs, batch.logprobs, chosen)
+    # What is left out still counts in the divisor, as in the papers.
+    return zero_unless(chosen if a.entropy_control == "top_entropy" else ~chosen, per_token)
 
 
 def _aggregate(per_token: Tensor, mask: Tensor, step: Step) -> Tensor:

@@ -8,16 +8,16 @@ with a message. Trainers that are made of plain Python objects call these; a run
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.frozen import AdapterOff, Reference
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
 from rlvr.experience.maker import SampleScorer
 from rlvr.models.actor import Actor
 from rlvr.models.lora import ADAPTER
-from rlvr.models.reference import AdapterOff, Frozen, Reference
+from rlvr.models.padding_free import recomputes_activations
 from rlvr.models.reward_model import RewardModel
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Sampling
@@ -94,7 +94,7 @@ def _check_lora(model: Any) -> None:
         )
 
 
-def make_reference(model: Any, actor: Boosted, kl_coef: float, precision: str) -> Reference | None:
+def make_reference(model: Any, actor: Boosted, kl_coef: float) -> Reference | None:
     """The frozen initial model, or the actor with its adapter off if there is none; None at `kl_coef` 0.
 
     Raises:
@@ -103,7 +103,10 @@ def make_reference(model: Any, actor: Boosted, kl_coef: float, precision: str) -
     if not kl_coef:
         return None
     if model is not None:
-        return Frozen(model if isinstance(model, Actor) else Actor(model), precision, actor.device)
+        reference = model if isinstance(model, Actor) else Actor(model)
+        if recomputes_activations(actor.unwrapped.decoder):  # and so keeps its padding
+            reference.keep_padding()
+        return actor.freeze(reference)
     if actor.unwrapped.has_adapter:
         return AdapterOff(actor.unwrapped, actor.forward)
     raise UserError(f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0")
@@ -114,8 +117,7 @@ def as_scorer(
     tokenizer: PreTrainedTokenizerBase,
     conversation: Conversation | None,
     *,
-    precision: str,
-    device: torch.device,
+    actor: Boosted,
     offload: bool,
 ) -> SampleScorer:
     """A `RewardModel`, or a sequence classifier of transformers, as a scorer that reads the policy's own tokens; anything else
@@ -129,7 +131,7 @@ def as_scorer(
     if not isinstance(model, RewardModel):
         return model
     tags = conversation.tags if conversation is not None else None
-    return NeuralRewardModel(model, tokenizer, tags, precision=precision, device=device, offload=offload)
+    return NeuralRewardModel(actor.freeze(model), tokenizer, tags, offload=offload)
 
 
 def make_sampling(

@@ -151,12 +151,21 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         share = [self.items[i] for i in self.sampler.indices(self.rank, self.world_size)]
         size = self._total_weight(share)
         self.meter.add("lr", self.role.lr)
-        passes = self._passes(share)
-        grad_norm = self.role.learn([partial(self._counted_loss, rows, size) for rows in passes])
-        self.meter.add("train/loss", 0.0, 1 / self.world_size)  # counts the step: its loss came in shares
-        self.meter.add("grad_norm", grad_norm)
+        passes = self._passes(share) if size else []  # in all processes alike: nothing to learn from, and so no step
+        self.role.learn([partial(self._counted_loss, rows, size) for rows in passes])
+        self._count_step(len(passes))
         self.progress.optimizer_steps += 1
         self.progress.samples += self.step_items
+
+    def _count_step(self, passes: int) -> None:
+        """Count an optimizer step of so many passes."""
+        if not passes:
+            return
+        part = 1 / self.world_size
+        self.meter.add("train/loss", 0.0, part)  # which came in shares
+        self.meter.add_count("skipped_steps", part if self.role.skipped else 0.0)
+        if not self.role.skipped:  # else there is no norm, and one step would hide those of all others
+            self.meter.add("grad_norm", self.role.grad_norm)
 
     def _counted_loss(self, rows: Sequence[Sequence[T]], size: float) -> Tensor:
         loss = self._loss(rows, size, self.meter)
@@ -180,6 +189,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         if c.ckpt.save_interval and step % c.ckpt.save_interval == 0 and not last:
             self._save_checkpoint()
         self._stop_if_asked()
+        self._stop_if_diverged(self.role.skipped, c.train.max_skipped_steps)
 
     def _finish_row(self) -> None:
         """Evaluate, and write the row of metrics that waits for the evaluation, if there is one."""
@@ -235,7 +245,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
     def _total_weight(self, items: Sequence[T]) -> float:
         """The divisor of the loss of an optimizer step: the weight of all its items, over all processes. Collective."""
         weight = torch.tensor(float(sum(map(self._weight, items))), dtype=torch.float64, device=self._device())
-        return float(all_reduce_sum(weight)) or 1.0  # nothing to learn from gives a loss of 0, not NaN (pitfall A25)
+        return float(all_reduce_sum(weight))
 
     def _device(self) -> torch.device:
         return self.role.device

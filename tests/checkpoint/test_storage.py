@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from rlvr.checkpoint import storage as checkpoint
 from rlvr.checkpoint.storage import clear_up, damage, newest_whole, verify
@@ -16,7 +18,7 @@ def write(folder: Path, episode: int, text: str = "weights", safe_point: int = 0
     target = folder / "checkpoints" / checkpoint.checkpoint_name(episode, safe_point)
     with checkpoint.atomic_folder(target) as draft:
         (draft / "actor").mkdir()
-        (draft / "actor" / "training.pt").write_text(text)
+        (draft / "actor" / "notes.txt").write_text(text)
         (draft / "state.json").write_text(f"{episode}")
     return target
 
@@ -33,8 +35,8 @@ def flip(path: Path) -> None:
 
 DAMAGE = {
     "state.json has 0 bytes instead of 1": lambda c: cut(c / "state.json"),
-    "actor/training.pt has changed": lambda c: flip(c / "actor" / "training.pt"),
-    "actor/training.pt is missing": lambda c: (c / "actor" / "training.pt").unlink(),
+    "actor/notes.txt has changed": lambda c: flip(c / "actor" / "notes.txt"),
+    "actor/notes.txt is missing": lambda c: (c / "actor" / "notes.txt").unlink(),
     "manifest.json is missing": lambda c: (c / "manifest.json").unlink(),
     "manifest.json can't be read": lambda c: cut(c / "manifest.json"),
     "manifest.json can't be read ": lambda c: (c / "manifest.json").write_text('{"state.json": 3}'),
@@ -52,6 +54,34 @@ def test_a_damaged_newest_one_is_passed_over_with_a_warning(message, tmp_path) -
     with pytest.raises(UserError, match="go on from step-000001, which is whole"):
         verify(broken)
     verify(whole)
+
+
+@pytest.mark.parametrize("place", ["weights", "masters", "moments"])
+def test_one_with_numbers_that_are_not_finite_is_passed_over_or_refused(place, tmp_path) -> None:
+    def filled(episode: int, broken: str) -> Path:
+        numbers = {name: torch.tensor([1.0, float("nan") if name == broken else 2.0]) for name in PLACES}
+        target = tmp_path / "checkpoints" / checkpoint.checkpoint_name(episode)
+        with checkpoint.atomic_folder(target) as draft:
+            (draft / "actor" / "modeling").mkdir(parents=True)
+            save_file({"w": numbers["weights"]}, draft / "actor" / "modeling" / "model.safetensors")
+            moments = {"state": {0: {"exp_avg": numbers["moments"]}}}
+            training = {"optimizer": moments, "masters": [numbers["masters"]], "lr_scheduler": {}}
+            checkpoint.save_tensors(training, draft / "actor" / "training.pt")
+        return target
+
+    whole, broken = filled(1, ""), filled(2, place)
+    choice = newest_whole(tmp_path)
+    assert choice.checkpoint == whole
+    assert f"{PLACES[place]} holds numbers that are not finite; going on from step-000001" in choice.warnings[0]
+    with pytest.raises(UserError, match="not finite; go on from step-000001"):
+        verify(broken)
+
+
+PLACES = {
+    "weights": "in actor/modeling/model.safetensors, w",
+    "masters": "in actor/training.pt, masters/0",
+    "moments": "in actor/training.pt, optimizer/state/0/exp_avg",
+}
 
 
 def test_resuming_a_run_says_so_and_goes_on(tmp_path) -> None:
@@ -105,7 +135,7 @@ def test_what_a_kill_leaves_is_cleared_up(tmp_path) -> None:
 def test_a_replacement_is_whole_and_alone_or_leaves_the_older(tmp_path, monkeypatch) -> None:
     folder = write(tmp_path, 1, "older").parent
     target = write(tmp_path, 1, "newer")
-    assert list(folder.iterdir()) == [target] and (target / "actor" / "training.pt").read_text() == "newer"
+    assert list(folder.iterdir()) == [target] and (target / "actor" / "notes.txt").read_text() == "newer"
 
     rename = Path.rename
 
@@ -117,5 +147,5 @@ def test_a_replacement_is_whole_and_alone_or_leaves_the_older(tmp_path, monkeypa
     monkeypatch.setattr(Path, "rename", refused)
     with pytest.raises(UserError, match="no rename here"):
         write(tmp_path, 1, "never")
-    assert list(folder.iterdir()) == [target] and (target / "actor" / "training.pt").read_text() == "newer"
+    assert list(folder.iterdir()) == [target] and (target / "actor" / "notes.txt").read_text() == "newer"
     verify(target)

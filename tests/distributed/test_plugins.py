@@ -78,6 +78,32 @@ def test_a13_a20_a24_every_plugin_learns_what_one_process_does(plugin, precision
     check(results[size][f"{plugin} {precision}"], results[1]["ddp fp32"], *tolerance)
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("plugin", "precision"), EVERY)
+def test_a24_a_step_whose_gradient_is_infinite_in_one_process_is_skipped_in_all(
+    plugin, precision, size, results
+) -> None:
+    """As if it had not been: weights, moments and step counts are those of a run without it, bit for bit."""
+    found = results[size][f"{plugin} {precision} struck"]
+    assert found["skipped"] == [[0, 0, 0, 1, 2, 0]] * size
+    assert torch.equal(found["struck"]["weights"], found["quiet"]["weights"])
+    assert len(found["struck"]["state"]) == len(found["quiet"]["state"]) > 0
+    assert all(map(torch.equal, found["struck"]["state"], found["quiet"]["state"]))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("plugin", "precision"), EVERY)
+def test_a16_at_a_learning_rate_of_0_nothing_changes(plugin, precision, size, results) -> None:
+    """Policy, sampler and reference compute the same bits, whatever the plugin shards and casts."""
+    found = results[size][f"{plugin} {precision} still"]
+    assert torch.equal(found["before"], found["after"]) and len(found["rows"]) == 2
+    for row in found["rows"]:
+        for name in ("objective/kl", "policy/approxkl_avg", "policy/clipfrac_avg", "val/ratio_var"):
+            assert row[name] == 0, name
+        assert row["val/ratio"] == row["train/max_ratio"] == 1
+        assert row["grad_norm/actor"] > 0 and row["skipped_steps/actor"] == 0
+
+
 def test_there_is_something_to_learn(results) -> None:
     first, last = results[1]["ddp fp32"]["rows"]
     assert first["train/actor_loss"] != last["train/actor_loss"] and last["grad_norm/critic"] > 0.1

@@ -70,6 +70,6 @@ def test_without_responses_that_no_function_applied_to() -> None:
 
 
 def test_a_cut_response_goes_on_where_its_value_says_so() -> None:
-    returns = [[s + (0.5 if i == 1 else 0.0)] * len(v) for i, (v, s) in enumerate(zip(VALUES, SCORES, strict=True))]
+    returns = [[0.5 if i == 1 else s] * len(v) for i, (v, s) in enumerate(zip(VALUES, SCORES, strict=True))]
     found = explained(VALUES, SCORES, cut=(1,), after=0.5, truncated="bootstrap", lam=0.5)
     assert found == pytest.approx(plainly(VALUES, returns), abs=1e-5)

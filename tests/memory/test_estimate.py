@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from rlvr.boost.frozen import Precision
 from rlvr.config import from_dict
 from rlvr.memory.estimate import Lengths, cache_columns, estimate, micro_batch_rows
-from rlvr.memory.footprint import Footprint, Precision
+from rlvr.memory.footprint import Footprint
 from rlvr.memory.usage import readable
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 from rlvr.rollout.kv_cache import PreallocatedCache

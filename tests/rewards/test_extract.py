@@ -39,8 +39,8 @@ LAST = [
     ("He has 12 - 7 = 5 apples.", "5"), ("first 3, then 12", "12"), ("It costs $18 a day.", "$18"),
     ("so $x = 5$.", "x = 5"), ("so $2 + 3 = 5$", "5"), (r"The area is $25\pi$ square units.", r"25\pi"),
     ("The area is 25π.", "25π"), ("The ratio is 3:2.", "3:2"), ("about 1.5 × 10^3", "1.5 × 10^3"),
-    ("There are 3 1/2 cups.", "3 1/2"), (r"The chance is \(\frac{1}{2}\).", r"\frac{1}{2}"), ("5", "5"),
-    ("x = 5", "x = 5"), ("$5$", "5"), ("1,234 in all", "1,234"), ("down to -5 degrees", "-5"), ("no number", None),
+    ("There are 3 1/2 cups.", "3 1/2 cups"), (r"The chance is \(\frac{1}{2}\).", r"\frac{1}{2}"), ("5", "5"),
+    ("x = 5", "x = 5"), ("$5$", "5"), ("1,234 in all", "1,234"), ("down to -5 degrees", "-5 degrees"), ("no number", None),
     ("", None), ("It cannot be 5.", None),
 ]  # fmt: skip
 
@@ -90,6 +90,10 @@ HEDGES = [
     "The answer is $5$ or $6$.", r"\boxed{\text{not } 5}", r"\boxed{5 = 6}", r"\boxed{[0, 10]}", "I don't know.",
     "#### 5 or 6", "#### 5\nNo:\n#### 6",
     "<think>The answer is 5</think>", r"\boxed{5\text{ maybe}}", r"x = \boxed{5}, y = \boxed{6}", "Is it 5? It is 6.",
+    "The answer is -$5$", "The answer is 1/$5$", "The answer is $5$/2", "The answer is $5$ thousand", "The answer is never $5$",
+    "The answer is more than $5$", r"The answer is $\frac12$ of $5$", "Thus $2x = 5$", "Thus 2x = 5", "so x^2 = 5", "not 5",
+    "I cannot solve this. It is certainly not 5, though.", "The total is 5 million.", "It is less than 5.", "5 is not the answer",
+    "We get -$5$", "so 1/$5$", "The answer is $5$ doubled", "x/2 = 5",
     "The answer is 5, 6.", r"\boxed{5 \to 6}", "5 is wrong, it is 6",
 ]  # fmt: skip
 
@@ -97,6 +101,23 @@ HEDGES = [
 @pytest.mark.parametrize("response", HEDGES)
 def test_wavering_earns_nothing(response) -> None:
     assert not grade(response, "5").correct
+
+
+ENDINGS = [
+    ("#### 36 red jelly beans", "36"), ("Each child got 5 books.", "5"), ("He is 25% more likely to win.", "25"),
+    ("The answer is $42$ miles per hour.", "42"), ("Thus $x = 42$", "42"), ("6 x 7 = 42", "42"), ("6x7=42", "42"), ("f(2) = 42", "42"),
+    ("The answer is $42$ because $6*7=42$.", "42"), (r"$\text{Total} = 6 \times 7 = 42$", "42"), ("It is 5 meters long", "5 meters"),
+    ("#### $42 per week", "42"), ("#### 5 books each", "5"), ("So $2+40=42$", "42"), ("The total is 42 thousand.", "42,000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("response", "gold"), ENDINGS)
+def test_endings_that_people_write(response, gold) -> None:
+    assert grade(response, gold).correct
+
+
+def test_a_unit_behind_the_last_number_is_part_of_it() -> None:
+    assert not grade("It is 5 feet long", "5 meters").correct and not grade("It costs 5 cents", "5 dollars").correct
 
 
 def test_boxes_and_their_places() -> None:

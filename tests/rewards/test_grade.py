@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from processor_time import seconds
 
 from rewards import Tags, check_gold, equivalent, gold_from_gsm8k, grade
-from rewards.grade import MAX_QUESTION_CHARACTERS, echoes
+from rewards.echo import MAX_QUESTION_CHARACTERS, echoes
 from rewards.maths.literals import parse_number
 
 TAGS = Tags.default()
@@ -137,11 +137,13 @@ ECHOES = [
     ("n = 6 * 7", "What is 6 * 7?"), ("6 * 7 = 6 * 7", "What is 6 * 7?"),
     (r"\sqrt{72}", r"Simplify $\sqrt{72}$."), ("5!", "What is 5!?"), ("2^{10}", "Find 2^{10}."),
     (r"\left(1+i\right)^2", "What is $(1+i)^2$?"), ("6 x 7", "What is 6 x 7?"), ("$6*7$", "6 * 7 ="),
+    ("7 * 6", "What is 6 * 7?"), ("-1 + x^2", "Factor $x^2-1$."), ("|4i - 3|", "What is $|3-4i|$?"), ("17*23", "What is 23 x 17?"),
+    (r"\gcd(12, 8)", r"Find $\gcd(8,12)$."), ("7 > 2x + 1", "Solve $2x+1 < 7$."),
     ("84/2", "What is 84/2?"), (r"\frac{6}{8}", r"Reduce $\frac{6}{8}$."),
     (r"3\times10^4", r"Write $3 \times 10^4$ in full."), ("3 1/2", "Write 3 1/2 as a fraction."),
 ]  # fmt: skip
 ANSWERS = [
-    ("42", "What is 6 * 7?"), ("6 * 7 = 42", "What is 6 * 7?"), ("7 * 6", "What is 6 * 7?"),
+    ("42", "What is 6 * 7?"), ("6 * 7 = 42", "What is 6 * 7?"), ("2 * 21", "What is 6 * 7?"),
     ("-3", "Which is smaller, -3 or 3?"), ("7", "What is 6 * 7 / 6?"), ("(x-1)(x+1)", "Factor x^2 - 1."),
     ("x", "Solve for x."), ("", "What?"), ("1/2", "A coin falls 1/2 of the time."),
     (r"\frac{\pi}{2}", r"$0 < x < \frac{\pi}{2}$"), ("π/2", "0 < x < π/2"), (r"\pi", r"in terms of $\pi$"),
@@ -161,7 +163,8 @@ def test_no_echo(answer, question) -> None:
 
 def test_an_echo_is_wrong_unless_the_gold_says_just_that() -> None:
     question = "Factor $x^2 - 1$."
-    assert grade(r"\boxed{x^2-1}", "(x-1)(x+1)", question=question).stage == "echo"
+    for answer in ("x^2-1", "-1+x^2"):
+        assert grade(rf"\boxed{{{answer}}}", "(x-1)(x+1)", question=question).stage == "echo"
     assert grade(r"\boxed{x^2-1}", "(x-1)(x+1)").correct
     assert grade(r"\boxed{(x-1)(x+1)}", "(x-1)(x+1)", question=question).correct
     assert grade(r"\boxed{x^2-1}", "x^2-1", question="Expand $(x-1)(x+1)$; is it $x^2-1$?").correct

@@ -19,12 +19,12 @@ EVERY_DIFFERENCE_IS_ARGUED = ("hendrycks_is_equiv_tests", "lighteval_extractive_
 
 @lru_cache
 def graded(file: Path) -> list[tuple[dict[str, Any], Outcome]]:
-    """The rows of a set with our verdicts."""
+    """The rows of a set with our verdicts; labels say what is equal."""
     if not file.exists():
         pytest.skip(f"no labelled answers at {file}")
     fallback_ready()
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [(row, grade(row["response"], row["gold"])) for row in rows]
+    return [(row, grade(row["response"], row["gold"], form="equivalent")) for row in rows]
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -79,3 +79,12 @@ def test_every_label_that_we_do_not_follow_is_argued(shared_data: Path) -> None:
                 differs = outcome.correct != row["label"]
                 if differs and (outcome.correct or file.stem in EVERY_DIFFERENCE_IS_ARGUED):
                     assert (row.get("id") or row["name"]) in document, (row["gold"], outcome)
+
+
+def test_what_the_form_costs_is_argued(shared_data: Path) -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+    for file in sorted((shared_data / "rewards").glob("*.jsonl")):
+        if file.stem != "hostile":
+            for row, outcome in graded(file):
+                if row["label"] and outcome.correct and not grade(row["response"], row["gold"]).correct:
+                    assert f"| strict: `{row['id']}` |" in document, (row["gold"], outcome)

@@ -9,6 +9,7 @@ from rollout_harness import MORE, Ids, ids, model_of, random_prompts
 from tiny_models import FAMILIES, VOCAB, tiny_model
 from trainer_harness import LetterTokenizer
 
+from rlvr.errors import UserError
 from rlvr.rollout import decode
 from rlvr.rollout.decode import can_decode
 from rlvr.rollout.engine import Sampling
@@ -162,12 +163,13 @@ def test_progress_counts_responses_and_tokens() -> None:
     assert all(a <= b for x, y in zip(calls, calls[1:], strict=False) for a, b in zip(x[:1], y[:1], strict=True))
 
 
-def test_a_model_that_has_diverged_is_reported() -> None:
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_model_that_has_diverged_is_reported(temperature) -> None:
     model = tiny_model()
     with torch.no_grad():
         model.lm_head.weight[3, 0] = torch.nan
-    with pytest.raises(RuntimeError, match="not finite"):
-        HFEngine(TOKENIZER).generate(model, [Ids((5,))], Sampling(4), (0,))
+    with pytest.raises(UserError, match="not finite numbers: it is broken"):
+        HFEngine(TOKENIZER).generate(model, [Ids((5,))], Sampling(4, temperature=temperature), (0,))
 
 
 def test_autocast_is_close_to_float32() -> None:

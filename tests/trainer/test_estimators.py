@@ -58,18 +58,17 @@ def test_estimators_without_critic_learn_and_leave_no_trace_of_one(name: str, tm
 
 @pytest.mark.parametrize("kind", ["top_entropy", "clip_cov", "kl_cov"])
 def test_the_tokens_of_entropy_control_are_a_column_of_the_experience(kind: str) -> None:
-    """A quarter of all tokens: learned from alone, left out, or held back; the same for the same place in the run."""
+    """A quarter of all tokens; the same for the same place in the run."""
     chosen = {"entropy_control": kind, "entropy_share": 0.25, "clip_cov_low": -1e9, "clip_cov_high": 1e9}
     eight = [prompt for prompt in prompts(2) for _ in range(4)]
 
     def column(*place: int) -> torch.Tensor:
         meter, trainer = Meter(), make_trainer(settings=chosen, **settings_of("grpo"))
         items = trainer.maker.make_experience(eight, meter, *place).experience
-        assert all((item.penalised is None) is (kind != "kl_cov") for item in items)
-        values = torch.cat([item.penalised if kind == "kl_cov" else item.kept for item in items]).float()
+        values = torch.cat([item.controlled for item in items]).float()
         share = int(0.25 * len(values)) / len(values)
         assert meter.means()["policy/controlled"] == pytest.approx(share)
-        assert values.mean().item() == pytest.approx(1 - share if kind == "clip_cov" else share)
+        assert values.mean().item() == pytest.approx(share)
         return values
 
     assert torch.equal(column(0), column(0))

@@ -298,15 +298,19 @@ def test_the_policy_loss_is_the_one_that_is_named(flags: dict[str, Any], loss: A
     assert total.item() == pytest.approx(loss(new, old, advantages).loss[mask].mean().item())
 
 
-def test_the_penalty_of_kl_cov_is_a_term_of_the_policy_loss() -> None:
-    settings = settings_of(entropy_control="kl_cov", kl_cov_coef=0.5)
-    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.5, -2.5]])
-    sequences = collate([torch.tensor([3])], [torch.arange(2) + 4])
-    batch = MicroBatch(
-        sequences, old, old, torch.zeros(1, 2), torch.ones(1, 2).bool(), penalised=torch.tensor([[True, False]])
-    )
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("top_entropy", -3.0), ("clip_cov", -5.0), ("kl_cov", -8.0 + 0.5 * 0.25)]
+)
+def test_entropy_control_learns_from_its_tokens_alone_or_without_them_or_holds_them_back(
+    kind: str, expected: float
+) -> None:
+    """Two tokens whose ratios are clipped at 1, advantages 3 and 5; the first is chosen, and has moved by 0.25 nats."""
+    settings = settings_of(entropy_control=kind, kl_cov_coef=0.5, eps_clip=0.0)
+    new, old = torch.tensor([[-1.0, -2.0]]), torch.tensor([[-1.25, -2.5]])
+    sequences, mask = collate([torch.tensor([3])], [torch.arange(2) + 4]), torch.ones(1, 2).bool()
+    batch = MicroBatch(sequences, old, old, torch.tensor([[3.0, 5.0]]), mask, controlled=torch.tensor([[True, False]]))
     step = Step(settings, 0.0, Meter(), StepSize(tokens=2, sequences=1))
-    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(0.5 * 0.5 / 2)
+    assert policy_loss(ActorOutput(new, new), batch, step).item() == pytest.approx(expected / 2)
 
 
 # Rates at the steps 0, 10, 55 and 99 of 100 with 10 of warm-up and a peak of 2, and after the last: by hand.

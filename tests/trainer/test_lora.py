@@ -11,13 +11,13 @@ from tiny_models import tiny_model
 from trainer_harness import StopAfter, loader, make_trainer, prompts, weights
 from transformers import AutoModelForCausalLM
 
+from rlvr.boost.frozen import AdapterOff
 from rlvr.checkpoint import storage as checkpoint
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
 from rlvr.models.lora import WEIGHTS
 from rlvr.models.lora_config import LoraSettings
-from rlvr.models.reference import AdapterOff, Frozen
 from rlvr.rollout.engine import Sampling
 from rlvr.rollout.registry import make_engine
 from rlvr.trainer.base import Interrupted
@@ -64,7 +64,7 @@ def test_the_reference_is_the_base_model_without_a_copy(plugin, precision, tmp_p
     reference = trainer.maker.reference
     assert isinstance(reference, AdapterOff) and reference.actor is trainer.actor.unwrapped
     plain = tiny_model().to(next(trainer.actor.unwrapped.model.parameters()).dtype)
-    want = Frozen(Actor(plain), "fp32", torch.device("cpu")).forward(BATCH).logprobs
+    want = trainer.actor.freeze(Actor(plain)).forward(BATCH).logprobs
     assert torch.equal(reference.forward(BATCH).logprobs, want)
     trainer.fit(*PLAN, loader())
     assert torch.equal(reference.forward(BATCH).logprobs, want)

@@ -235,11 +235,7 @@ def test_it_finds_a_reader_that_doubles_its_work_with_each_level(monkeypatch) ->
 
 
 OURS = ["gsm8k_reward_fn", "math_competition_reward_fn", "math_reward_fn", "correctness"]
-OPEN = [
-    "left unsolved", "left to the grader", "labels exchanged", "letters exchanged", "about as large", "taken for a time of day", "equation that is not true",
-    "words that make another number", "sign before the formula without tags", "part of a fraction without tags",
-    "multiplied by a word without tags", "another equation without tags", "refusal without tags",
-]  # fmt: skip
+OPEN = ["words that make another number"]
 """Probes, or kinds of them, that our functions fail and that are not mended yet; a line goes with its fault."""
 
 

@@ -50,7 +50,7 @@ def end_of(words) -> int:
 def test_the_python_blocks_run(folder) -> None:
     namespace: dict[str, object] = {}
     blocks = [text for kind, key, _, text in BLOCKS if kind == "python" and key != "title"]
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for text in blocks:
         exec(compile(text, "docs", "exec"), namespace)
 

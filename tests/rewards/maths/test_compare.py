@@ -40,6 +40,7 @@ SAME_BOTH_WAYS = {
         ("f(x) = x^2", "f(t) = t^2"), ("f(x)=x^2", "x^2"),
         (r"\frac{x-1}{2} = \frac{y-2}{3}", "3(x-1) = 2(y-2)"), ("AB = 5", "5"), (r"\angle ABC = 30^\circ", "30"),
         ("Area = 12", "12"), ("f^{-1}(x) = 2x", "2x"), (r"P(A \mid B) = \frac13", "1/3"), ("|AB| = 5", "5"),
+        ("N = 5", "n = 5"), ("f(t) = t^2", "y = x^2"), (r"x = \sqrt{8} = 2\sqrt2", r"2\sqrt2"),
         ("a = 1, b = 2", "b=2, a=1"), ("x^2 - 1 = 0", "(x-1)(x+1) = 0"),
     ],
     "plus-minus": [
@@ -82,11 +83,31 @@ SAME_BOTH_WAYS = {
     "percent, degrees, ratios": [
         (r"50\%", "0.5"), (r"50\%", "50"), ("50 percent", r"50\%"), (r"33\frac13\%", "1/3"), (r"90^\circ", "90"),
         (r"90^\circ", r"\frac{\pi}{2}"), ("45 degrees", "45°"), ("3:2", "6:4"), ("3:2", "3/2"), ("3 to 2", "3:2"),
-        ("1:2:3", "2:4:6"), (r"90^\circ", r"\frac{\pi}{2}\text{ radians}"),
+        ("1:2:3", "2:4:6"), ("3:10", "6:20"), (r"90^\circ", r"\frac{\pi}{2}\text{ radians}"),
     ],
     "bases and functions": [
         ("52_8", "52_{8}"), ("(52)_8", "52_8"), ("52_8", "52"), ("2^{10}", "1024"), (r"\binom{5}{2}", "10"),
-        (r"{5 \choose 2}", r"\binom{5}{2}"), ("C_1 e^x", "c_1 e^x"), (r"x \equiv 3 \pmod 7", "x = 3 mod 7"),
+        (r"{5 \choose 2}", r"\binom{5}{2}"), ("C_1 e^x", "c_1 e^x"), ("C_1 e^x", "K e^x"), ("4^{50000}", "2^{100000}"),
+        ("105", "7!!"), (r"(2n-1)!!", r"\frac{(2n)!}{2^n n!}"), ("A e^x + B e^{-x}", "C_1 e^x + C_2 e^{-x}"), (r"x \equiv 3 \pmod 7", "x = 3 mod 7"),
+    ],
+    "antiderivatives": [
+        (r"\frac{x^3}{3} + K", r"\frac{x^3}{3} + C"), (r"\ln|2x| + C", r"\ln|x| + C"), (r"-\frac12\cos 2x + C", r"\sin^2 x + c"),
+    ],
+    "cases and lines": [
+        (r"\begin{cases} x & x \ge 0 \\ -x & x < 0 \end{cases}", "|x|"),
+        (r"f(x) = \begin{cases} 1 & x > 2 \\ -1 & \text{otherwise} \end{cases}", r"\begin{cases} -1 & x \le 2 \\ 1 & x > 2 \end{cases}"),
+        ("(x,y,z) = (1,2,3) + s(1,0,-1)", "(x,y,z) = (1,2,3) + t(1,0,-1)"), ("(3 + 2t, 1 - t)", "(1 + 2s, 2 - s)"),
+        ("(3 + 2t, 1 - t)", "(3 - 4s, 1 + 2s)"),
+    ],
+    "notations": [
+        ("DNE", "does not exist"), ("x ≡ 2 (mod 5)", r"x \equiv 2 \pmod 5"), ("no real solutions", "no solution"), (r"\text{does not exist}", "The limit does not exist."), ("7 R 3", "7 remainder 3"),
+        ("7R3", "7 with a remainder of 3"), ("②③", "2, 3"), (r"\bf 42", "42"), (r"\large 42", "*42*"), ("4{2}", "42"), ("0.1(6)", "1/6"),
+        ("forty-two thousand", "42000"), ("two hundred five", "205"), (r"9.8\,\mathrm{m\,s^{-2}}", r"9.8\text{ m/s}^2"),
+        (r"\pounds 20", "£20"), ("{1,3}", r"\{1, 3\}"),
+    ],
+    "conversions": [
+        ("500 cm", r"5\text{ m}"), ("500 cm", "5 m"), ("1 h 30 min", "90 minutes"), ("1 hour 30 minutes", "1.5 hours"), ("36 km/h", "10 m/s"),
+        ("5 ft 3 in", "63 inches"), ("75 cents", r"\$0.75"), (r"1\text{ m}^2", r"10000\text{ cm}^2"),
     ],
     "choices": [
         (r"\text{(C) } 5", "C"), (r"\textbf{(C)}\ 5", "C"), ("C. 5", "(C)"), ("(c)", "C"), ("Option C", "C"),
@@ -110,13 +131,30 @@ SAME_BOTH_WAYS = {
 }  # fmt: skip
 
 ANSWER_MAY_SAY_MORE = [
-    ("1/2 or 0.5", "0.5"), ("m + n = 25", "25"), ("a^2 + b^2 = 25", "25"), ("xy = 6", "6"),
+    ("1/2 or 0.5", "0.5"), ("m + n = 25", "25"), ("a^2 + b^2 = 25", "25"), ("100m + n = 325", "325"), ("xy = 6", "6"),
     (r"\sin A = \frac35", "3/5"), ("2n - 1, n \\ge 1", "2n-1"), ("x^2, x > 0", "x^2"), ("1:30 PM", "1:30"),
     ("5 m", "5"), ("10 m^2", "10"), (r"\frac{1}{2}\text{, where } n > 1", "1/2"), (r"x + 1", "x - y + 1 = 0"),
 ]  # fmt: skip
 """(more, less): right as answer and gold, not the other way round, except where the gold is an equation to be solved."""
 
 DIFFERENT = {
+    "antiderivatives": [
+        (r"\frac{x^3}{3}", r"\frac{x^3}{3} + C"), (r"2\ln|x| + C", r"\ln|x| + C"), (r"\frac{Cx^3}{3}", r"\frac{x^3}{3} + C"),
+        ("e^x + e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("C_1 e^x + C_1 e^{-x}", "C_1 e^x + C_2 e^{-x}"), ("x^2 + C", "x^2 + x + C"),
+        ("a - b + c + 3x", "a + b + c + 3x"), ("x^2 + 2b + C", "x^2 + C"),
+    ],
+    "cases and lines": [
+        (r"\begin{cases} x & x \le 0 \\ -x & x > 0 \end{cases}", "|x|"), (r"\begin{cases} x & x \ge 1 \\ -x & x < 0 \end{cases}", "|x|"),
+        (r"\begin{cases} x & x \ge 0 \\ -x & x < 0 \end{cases}", "x"), ("(3 + 2t, 1 - t)", "(1 + 2s, 1 - s)"), ("(2t, t)", "(2s, 2s)"),
+    ],
+    "notations": [
+        ("DNE", "0"), ("exists", "does not exist"), ("7 R 4", "7 R 3"), ("3 R 7", "7 R 3"), ("7", "7 R 3"), ("3,5", "5.3"), ("1,2", "12"),
+        ("①②", "12"), ("twenty-twelve", "32"), ("five hundred hundred", "50000"),
+    ],
+    "conversions": [
+        ("5 feet", "5 meters"), ("50 cm", r"5\text{ m}"), ("500", r"5\text{ km}"), ("5 kg", r"5\text{ m}"), ("5 pounds", "5 kg"),
+        (r"100\text{ cm}^2", r"1\text{ m}^2"), ("150 hours", "2.5 hours"),
+    ],
     "lists": [
         ("1, 2, 2", "1, 2"), ("1, 2, 3", "1, 2"), ("1, 2, 3, ...", "1, 2, 3"), ("5 or 6", "5"), ("5, 5", "5"),
         ("42; 43", "42"), (r"\{\emptyset\}", r"\emptyset"), (r"\{0\}", r"\emptyset"), ("1, 234", "1,234"),
@@ -137,6 +175,8 @@ DIFFERENT = {
         ("y = 2x", "y = 2x + 1"), ("2x - y = 0", "2x - y"), ("x^2+y^2=4", "x^2+y^2=2"), ("f(x) = x", "f(x) = -x"),
         ("f(2) = 5", "f(3) = 5"), ("P(A) = 1/2", "P(B) = 1/2"), ("P(X>2) = 0.3", "P(X<2) = 0.3"), ("f(2) = 5", "2"),
         ("(x-1)(y-2) = 0", "y = 2"), ("xy = 0", "y = 0"), ("41 = 42", "42"), ("x = 41 = 42", "42"), ("5 < 6", "6"),
+        ("x^2 = 5x", "x = 5"), ("xy = 2x^2", "y = 2x"), ("xy = x", "y = 1"), ("2x - y + 3 = 0", "0"), ("x + y = 0", "0"),
+        (r"\sqrt2 = \pi = 42", "42"), (r"\pi = 42", "42"), (r"\tanh 100", "1"), (r"1 - \tanh 300", "0"),
         ("f'(x) = 2x", "f(x) = 2x"), ("f^{-1}(x) = x", "f(x) = x"), ("m+n=25", "m+n=26"),
     ],
     "plus-minus": [(r"\pm 2", "2"), (r"x = \pm 2", "x = 2"), (r"1 \pm 2 \pm 3", "6"), (r"1\pm\sqrt2", r"1+\sqrt2")],
@@ -162,15 +202,16 @@ DIFFERENT = {
     ],
     "percent, degrees, ratios": [
         (r"0.5\%", "0.5"), (r"5\%", "500"), ("3:2", "2:3"), ("0:1", "0:2"), (r"1^\circ", r"\frac{\pi}{2}"),
-        ("1:2:3", "1:2:4"), ("3 to 5", "3"),
+        ("1:2:3", "1:2:4"), ("3 to 5", "3"), ("3:10", "15:10"),
     ],
     "bases and functions": [
         ("11_2", "11_3"), ("11_2", "3"), (r"\binom{5}{2}", r"\binom{2}{5}"), (r"{n \choose k}", r"{k \choose n}"),
-        ("C_1 e^x", "C_2 e^x"), ("aC", "Ac"),
+        ("C_1 e^x", "C_2 e^{-x}"), ("aC", "Ac"), ("A e^x", "B e^x"), (r"4^{50001}", "2^{100000}"), ("2^{100061}", "2^{100000}"),
+        ("2018!!", "2018!"),
     ],
     "choices": [
         ("A or B", "A"), ("(A) 5 or (B) 6", "A"), ("(A) (B) (C)", "A"), ("B. not A", "A"), ("(A) 5", "(A) 6"),
-        ("(A) 5", "(B) 5"), ("A, C", "A"), ("Apple", "A"), ("(a) 5 (b) 6", "5"),
+        ("(A) 5", "(B) 5"), ("A, C", "A"), ("BAC", "ABC"), ("FADE", "DEAF"), ("Apple", "A"), ("(a) 5 (b) 6", "5"),
     ],
     "words": [
         ("5 if x > 0, 6 if x < 0", "5"),

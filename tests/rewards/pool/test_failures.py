@@ -1,17 +1,22 @@
 """Whatever a function does to its worker, its sample has an outcome and no other sample notices."""
 
+import os
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from rewards import Outcome, UserError, resolve
 from rewards.call import score
-from rewards.pool import RewardPool
+from rewards.pool import RewardPool, workers
 from rewards.pool.launch import CAN_FORK
 from rewards.pool.limits import Limits
-from rewards.pool.workers import cpu_times
+from rewards.pool.protocol import Progress
+from rewards.pool.workers import Worker, cpu_times
 
 from .conftest import samples
 
@@ -188,6 +193,38 @@ def test_what_a_process_does_with_its_time() -> None:
             process.kill()
             process.wait()
     assert cpu_times(spins.pid) is None
+
+
+@pytest.fixture
+def slow_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """A worker whose call has just become slow; each look at its use of the processor says 1 s more of waiting for one."""
+    looks = count(1)
+    monkeypatch.setattr(workers, "cpu_times", lambda process: (0.0, float(next(looks))))
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    memory = Progress.create()
+    worker = Worker(1, ours, Progress(memory), 0.0)
+    os.close(memory)
+    worker.stop_after_call()
+    yield worker
+    worker.close()
+
+
+def test_a_call_that_goes_on_is_looked_at_ever_more_rarely(slow_worker) -> None:
+    """Fifty calls that hang would else take a part of a processor to watch."""
+    for tenth in range(1, 101):
+        slow_worker.measure_cpu(tenth / 10)
+    assert 5 < slow_worker.waited_s < 12
+
+
+def test_a_call_is_looked_at_once_more_before_it_is_killed(slow_worker) -> None:
+    slow_worker.measure_cpu(1.0)
+    slow_worker.measure_cpu(2.0)
+    waited_s = slow_worker.waited_s
+    slow_worker.measure_cpu(2.01)
+    assert slow_worker.waited_s == waited_s
+    slow_worker.measure_cpu(2.01, at_once=True)
+    assert slow_worker.waited_s == waited_s + 1
 
 
 KILLED_ONCE = '''
