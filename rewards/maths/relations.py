@@ -307,7 +307,7 @@ def split_conditions(node: Node) -> Split:
     if not kept or not (domains or bounds):
         return node, frozenset(), ()
     kernel = kept[0] if len(kept) == 1 else Group("", tuple(kept), node.joined_by_or)
-    return kernel, frozenset(domains - _NO_DOMAIN), tuple(bounds)
+    return kernel, frozenset(domains), tuple(bounds)
 
 
 def _written_out(node: SetBuilder) -> Node:

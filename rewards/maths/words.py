@@ -39,6 +39,8 @@ _DONE_TO_IT = re.compile(
 )
 _CHANGING = frozenset("double triple treble quadruple halve square cube negate invert reverse root factorial".split())
 """Before a number or as a label, what is done to it; behind one they may be what is counted: 5 square tiles."""
+_BESIDE = frozenset("after before past following preceding succeeding next previous beyond towards beside".split())
+"""Directly before a number they name another one: the number after 41."""
 _ORDINALS = frozenset("th st nd rd".split())
 _PLACES = frozenset(
     "place position day week month year grade floor row column hour minute second century person term".split()
@@ -61,6 +63,8 @@ def harmless_before(words: str) -> bool:
     """True where words before a number, or its label, state just that number."""
     found = _found(words)
     if not _restrained(found) or found[-1:] and found[-1] in _CHANGING or set(found[:1]) & _CHANGING:
+        return False
+    if set(found[-1:]) & _BESIDE:
         return False
     return found[-1:] != ["of"] or (len(found) > 1 and found[-2] in _MEASURES)
 

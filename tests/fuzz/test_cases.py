@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 EXAMPLES = 40
 STRATEGIES = [(kind, name) for kind, named in KINDS.items() for name in named]
-OPEN = {("near_misses", "conditions"), ("hacks", "words")}
+OPEN: set[tuple[str, str]] = set()
 """Strategies that find faults which are not mended yet; an entry goes with its fault."""
 FOUND = [json.loads(line) for line in (Path(__file__).parent / "found.jsonl").read_text(encoding="utf-8").splitlines()]
 

@@ -235,8 +235,6 @@ def test_it_finds_a_reader_that_doubles_its_work_with_each_level(monkeypatch) ->
 
 
 OURS = ["gsm8k_reward_fn", "math_competition_reward_fn", "math_reward_fn", "correctness"]
-OPEN = ["words that make another number"]
-"""Probes, or kinds of them, that our functions fail and that are not mended yet; a line goes with its fault."""
 
 
 @cache
@@ -246,15 +244,7 @@ def report_on(name: str) -> Report:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_functions_are_fooled_by_nothing(name) -> None:
-    findings = [f for f in report_on(name).findings if f.probe.partition(":")[0] not in OPEN]
-    assert [(f.kind, f.probe) for f in findings if f.kind != "wrongly rejects"] == []
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.xfail(strict=True, reason="not mended")) for k in OPEN]
-)
-def test_what_is_open(kind: str) -> None:
-    assert [f.probe for f in report_on("math_reward_fn").findings if f.probe.partition(":")[0] == kind] == []
+    assert [(f.kind, f.probe) for f in report_on(name).findings if f.kind != "wrongly rejects"] == []
 
 
 @pytest.mark.parametrize("name", OURS)

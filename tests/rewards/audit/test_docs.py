@@ -65,10 +65,7 @@ def test_the_commands_end_as_the_page_says(status, words, folder, capsys) -> Non
         settings = parse(words[2:])
         assert settings.reward.reward_functions == ["mine", "soft_overlong_fn"]
         return
-    ended = end_of(words)
-    if words[1:3] == ["audit", "mine"] and ended == 1:
-        pytest.xfail("our own grader fails probes that are open: test_audit.py, OPEN")
-    assert ended == int(status), capsys.readouterr()
+    assert end_of(words) == int(status), capsys.readouterr()
 
 
 def test_the_findings_that_the_page_shows_are_found(folder, capsys) -> None:
