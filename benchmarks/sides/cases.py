@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from benchmarks.sides.rlvr_ppo import make_trainer
 from benchmarks.sides.work import MINI_BATCHES, Work
-from benchmarks.traffic import Asked, Passes, bytes_sent, least, weights_of
+from benchmarks.traffic import WIDTHS, Asked, Passes, bytes_sent, least, ring_bytes, weights_of
 from rlvr.trainer.callbacks import Callback
 
 
@@ -71,6 +71,10 @@ def count(trainer: Any, iterate: Callable[[], None], work: Work, plugin: str) ->
         weights = weights_of(role.unwrapped)
         passes = Passes(MINI_BATCHES, seen[name]["learning"], seen[name]["scoring"], int(name == "actor"))
         lowest += least(plugin, work.precision, weights.learned, weights.layers, passes, processes)
+    if plugin == "fsdp" and trainer.maker.reference is not None:  # sharded too: all of it is gathered for each pass
+        whole = sum(p.numel() for p in trainer.maker.reference.model.parameters())
+        width = WIDTHS[plugin, work.precision][0]
+        lowest += ring_bytes("allgather", width * whole * seen["actor"]["scoring"], processes)
     return {
         "least": lowest, "asked": asked.as_rings(processes), "sent": sent.item(), "operations": dict(asked.bytes),
         "passes": {name: dict(counts) for name, counts in seen.items()},

@@ -6,7 +6,7 @@ from itertools import permutations
 
 from rewards.maths.evaluate import exact
 from rewards.maths.limits import spend
-from rewards.maths.syntax import Node, Number, Op, Symbol, is_op, rename, replaced, symbols
+from rewards.maths.syntax import Node, Number, Op, Symbol, contains, is_op, rename, replaced, symbols
 from rewards.maths.zero_testing import same_value
 
 MAX_CONSTANTS = 4
@@ -58,6 +58,8 @@ def _added_constant(node: Node) -> str:
 
 def same_powers(a: Node, g: Node) -> bool:
     """True for products of powers of whole numbers, however large, that have the same prime factors: 4^{50000} and 2^{100000}."""
+    if not (contains(a, "pow") or contains(g, "pow")):
+        return False  # numbers that can be compared as such
     factors = _prime_powers(a), _prime_powers(g)
     return factors[0] is not None and factors[0] == factors[1]
 

@@ -173,8 +173,8 @@ def exact_buffers(module: nn.Module) -> Iterator[None]:
 
 
 def local_norm(gradients: Iterable[Tensor]) -> float:
-    """2-norm of this process's gradients, in float32; not finite if one of them is not."""
-    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float32) for gradient in gradients]
+    """2-norm of this process's gradients, at least in float32; not finite if one of them is not."""
+    norms = [torch.linalg.vector_norm(g, dtype=torch.promote_types(g.dtype, torch.float32)) for g in gradients]
     return float(torch.stack([norm.to(norms[0].device) for norm in norms]).norm()) if norms else 0.0
 
 

@@ -103,7 +103,6 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str, int], None]]:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -113,7 +112,9 @@ def _progress(total: int) -> Iterator[Callable[[str, int], None]]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    from rlvr.tracking.terminal import Terminal
+
+    console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("elapsed"))
     with Progress(
         *columns,
@@ -128,15 +129,13 @@ def _progress(total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def _print(board: "Board") -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from rlvr.leaderboard.page import OURS, by_set, not_led, standings
+    from rlvr.tracking.terminal import Terminal
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
+    console = Terminal(plain_width=WIDTH)
     for title, header, rows in (standings(board), by_set(board)):
         table = Table(*header, title=title, title_justify="left")
         for row in rows:

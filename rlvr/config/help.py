@@ -146,6 +146,8 @@ def _of_one(flag: Flag, about: About) -> str:
     return "\n".join(
         [
             *textwrap.wrap(title, WIDTH - 2, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False),
-            *textwrap.wrap(body, WIDTH - 2, initial_indent="      ", subsequent_indent="      "),
+            *textwrap.wrap(
+                body, WIDTH - 2, initial_indent="      ", subsequent_indent="      ", break_on_hyphens=False
+            ),
         ]
     )

@@ -46,10 +46,11 @@ class Float32Head(nn.Linear):
     token (MiniMax-M1, arXiv:2506.13585, sec. 3.2). It has the weights and names of the `nn.Linear` that it replaces.
     """
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits, [..., V] in float32."""
         bias = None if self.bias is None else at_least_float32(self.bias)
-        with torch.autocast(input.device.type, enabled=False):
-            return F.linear(at_least_float32(input), at_least_float32(self.weight), bias)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return F.linear(at_least_float32(hidden), at_least_float32(self.weight), bias)
 
 
 def use_float32_head(model: PreTrainedModel) -> PreTrainedModel:

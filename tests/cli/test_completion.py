@@ -46,8 +46,8 @@ def test_bash_completes_commands_flags_and_values(capsys, tmp_path, monkeypatch)
     text = script("bash", capsys)
     assert complete(text, "rlvr", "tr") == ["train"]
     assert set(complete(text, "rlvr", "")) >= set(COMMANDS)
-    assert complete(text, "rlvr", "train", "--kl_c") == ["--kl_coef"]
-    assert complete(text, "rlvr", "train", "--kl-c") == ["--kl_coef"]
+    assert complete(text, "rlvr", "train", "--kl_coe") == ["--kl_coef"]
+    assert complete(text, "rlvr", "train", "--kl-coe") == ["--kl_coef"]
     assert complete(text, "rlvr", "train", "--no_dyn") == ["--no_dynamic_sampling"]
     assert complete(text, "rlvr", "train", "--kl_in", "") == ["reward", "loss"]
     assert complete(text, "rlvr", "train", "--kl-estimator", "k3") == ["k3"]

@@ -109,7 +109,7 @@ def test_a_peer_that_can_not_start_is_left_out_and_a_command_that_can_not_is_a_m
     entries, _ = find_graders(["mine=/does/not/exist --flag"], [])
     with pytest.raises(UserError, match="can't be started"):
         measure(entries, [], 1.0)
-    entries, _ = find_graders([f"mine={sys.executable} -c print(5)"], [])
+    entries, _ = find_graders([f"mine={sys.executable} -c print(input()and(5))"], [])
     with pytest.raises(UserError, match="JSON object with `correct`"):
         measure(entries, [], 1.0)
 

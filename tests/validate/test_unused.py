@@ -30,6 +30,7 @@ UNREAD = [
     ([*GRPO, "--critic_warmup_steps", "1"], "critic"),
     ([*GRPO, "--value_pretraining_episodes", "1"], "critic"),
     ([*GRPO, "--critic_lr", "0.1"], "no critic"),
+    ([*GRPO, "--critic_steps", "2"], "no critic"),
     ([*GRPO, "--rm_pretrain", "x"], "no critic"),
     ([*GRPO, "--critic_checkpoint_path", "x"], "no critic"),
     ([*GRPO, "--gamma", "0.9"], "one advantage"),
@@ -145,7 +146,7 @@ ALWAYS = {
     "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
     "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
     "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
-    "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip buffer_limit sample_buffer disable_loss_mask seed num_threads",
+    "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip max_skipped_steps buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
     "eval": "",
@@ -191,7 +192,7 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "data": "dataset preference_dataset max_samples max_length overlong_rows eval_dataset eval_share",
         "template": "conversation_template_config template_check",
         "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr lr_schedule warmup_steps weight_decay "
-        "adam_beta1 adam_beta2 adam_eps grad_clip seed num_threads packing center_rewards_coefficient",
+        "adam_beta1 adam_beta2 adam_eps grad_clip max_skipped_steps seed num_threads packing center_rewards_coefficient",
         "parallel": "plugin mixed_precision dist_timeout",
         "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
         "log": "log_interval log_dir use_wandb use_mlflow use_trackio progress",
@@ -268,4 +269,4 @@ def test_what_may_change_when_a_run_goes_on() -> None:
     assert {name for name, values in state.items() if not values} == {"ckpt", "eval", "log"}
     assert list(state["parallel"]) == ["mixed_precision"] and list(state["ray"]) == ["one_step_off_policy"]
     assert "eval_datasets" not in state["data"] and "template_check" not in state["template"]
-    assert state["train"].keys() == to_dict(from_dict({}))["train"].keys()
+    assert to_dict(from_dict({}))["train"].keys() - state["train"].keys() == {"max_skipped_steps"}
