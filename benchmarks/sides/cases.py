@@ -60,7 +60,9 @@ def run(case: dict[str, Any], iterations: int) -> dict[str, Any]:
 def count(trainer: Any, iterate: Callable[[], None], work: Work, plugin: str) -> dict[str, Any]:
     """Bytes of an iteration in each process: the least, what was asked for (as rings), by operation, and what was sent."""
     roles = {name: role for name, role in (("actor", trainer.actor), ("critic", trainer.critic)) if role is not None}
-    seen = {name: _count_passes(role) for name, role in roles.items()}
+    reference = trainer.maker.reference
+    models = roles if reference is None else {**roles, "reference": reference}
+    seen = {name: _count_passes(model) for name, model in models.items()}
     before = bytes_sent()
     with Asked() as asked:
         iterate()
@@ -71,10 +73,9 @@ def count(trainer: Any, iterate: Callable[[], None], work: Work, plugin: str) ->
         weights = weights_of(role.unwrapped)
         passes = Passes(MINI_BATCHES, seen[name]["learning"], seen[name]["scoring"], int(name == "actor"))
         lowest += least(plugin, work.precision, weights.learned, weights.layers, passes, processes)
-    if plugin == "fsdp" and trainer.maker.reference is not None:  # sharded too: all of it is gathered for each pass
-        whole = sum(p.numel() for p in trainer.maker.reference.model.parameters())
-        width = WIDTHS[plugin, work.precision][0]
-        lowest += ring_bytes("allgather", width * whole * seen["actor"]["scoring"], processes)
+    if plugin == "fsdp" and reference is not None:  # sharded too: all of it is gathered for each pass
+        gathered = sum(p.numel() for p in reference.model.parameters()) * seen["reference"]["scoring"]
+        lowest += ring_bytes("allgather", WIDTHS[plugin, work.precision][0] * gathered, processes)
     return {
         "least": lowest, "asked": asked.as_rings(processes), "sent": sent.item(), "operations": dict(asked.bytes),
         "passes": {name: dict(counts) for name, counts in seen.items()},

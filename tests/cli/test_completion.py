@@ -50,7 +50,7 @@ def test_bash_completes_commands_flags_and_values(capsys, tmp_path, monkeypatch)
     assert complete(text, "rlvr", "train", "--kl-coe") == ["--kl_coef"]
     assert complete(text, "rlvr", "train", "--no_dyn") == ["--no_dynamic_sampling"]
     assert complete(text, "rlvr", "train", "--kl_in", "") == ["reward", "loss"]
-    assert complete(text, "rlvr", "train", "--kl-estimator", "k3") == ["k3"]
+    assert complete(text, "rlvr", "train", "--kl-estimator", "k2") == ["k2"]
     assert complete(text, "rlvr", "eval", "--engine", "v") == ["vllm"]
     assert complete(text, "rlvr", "completion", "--h") == ["--help"]
     (tmp_path / "answers.jsonl").touch()
