@@ -140,7 +140,7 @@ class LocalPPOTrainer(OnlineTrainer):
 def _check_roles(config: Config, actor: Boosted, critic: Boosted | None) -> None:
     """Raise `UserError` if the settings can't train these roles."""
     a = config.algo
-    estimator = choose_estimator(a.estimator, actor.model, critic, config.rollout.num_generations)
+    estimator = choose_estimator(a.estimator, actor.unwrapped, critic, config.rollout.num_generations)
     if a.old_logprobs == "sampled" and actor.unwrapped.gives_values:
         raise UserError(
             "old_logprobs 'sampled' saves a forward pass, which an actor that gives values (--share_trunk) makes anyway: take "

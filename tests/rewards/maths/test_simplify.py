@@ -13,7 +13,7 @@ from rewards.maths.vectors import components, folded
     ("text", "kernel", "domains", "bounds"),
     [
         (r"k\pi, k \in \mathbb{Z}", r"k\pi", {"Z"}, 0), ("2n - 1, n >= 1", "2n - 1", set(), 1),
-        ("x^2, x > 0", "x^2", set(), 1), (r"y = x^2, x \in \mathbb{R}", "y = x^2", set(), 0),
+        ("x^2, x > 0", "x^2", set(), 1), (r"y = x^2, x \in \mathbb{R}", "y = x^2", {"R"}, 0),
         (r"\{2k \mid k \in \mathbb{Z}\}", "2k", {"Z"}, 0), ("x = 3, y > 0", "x = 3, y > 0", set(), 0),
         (r"x \in \mathbb{Z}, x > 2", r"x \in \mathbb{Z}, x > 2", set(), 0), ("1, 2", "1, 2", set(), 0),
         ("x > 0, x < 1", "x > 0, x < 1", set(), 0),
