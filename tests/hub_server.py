@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import local_server
 import pytest
 
 TOKEN = "hf_not_a_real_token"
@@ -54,16 +54,8 @@ class Hub:
 def serving() -> Iterator[Hub]:
     """The server on a free port of this machine."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, hub))
-    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with local_server.serving(partial(_Handler, hub)) as hub.endpoint:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, endpoint: str, token: str | None = TOKEN, xet: bool = False) -> None:

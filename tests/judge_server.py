@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+import local_server
 
 Reply = Callable[[dict[str, str]], str]
 
@@ -42,16 +43,9 @@ class Endpoint:
 def serving() -> Iterator[Endpoint]:
     """The server on a free port of this machine."""
     endpoint = Endpoint()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, endpoint))
-    endpoint.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with local_server.serving(partial(_Handler, endpoint)) as address:
+        endpoint.url = f"{address}/v1"
         yield endpoint
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -103,27 +103,9 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str, int], None]]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rlvr.tracking.terminal import counting_bar
 
-    from rlvr.tracking.terminal import Terminal
-
-    console = Terminal(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("elapsed"))
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as progress:
+    with counting_bar() as progress:
         task = progress.add_task("starting", total=total)
         yield lambda name, count: progress.update(task, description=name, advance=count)
 

@@ -103,30 +103,12 @@ class Tally:
 
 def _scored(rewards: RewardSet, samples: Sequence[Sample], arguments: argparse.Namespace) -> Iterator[Combined]:
     """Score in chunks, with a progress bar on a terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rlvr.tracking.terminal import counting_bar
 
-    from rlvr.tracking.terminal import Terminal
-
-    console = Terminal(stderr=True)
-    progress = Progress(
-        TextColumn("scoring"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with progress, open_scorer(rewards.functions, arguments.reward_plugins, arguments.workers) as score:
+    with (
+        counting_bar() as progress,
+        open_scorer(rewards.functions, arguments.reward_plugins, arguments.workers) as score,
+    ):
         task = progress.add_task("scoring", total=len(samples))
         for start in range(0, len(samples), CHUNK):
             chunk = samples[start : start + CHUNK]

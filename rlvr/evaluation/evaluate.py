@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 from transformers.utils.logging import disable_progress_bar
 
 from rewards import load_plugins
@@ -26,7 +26,7 @@ from rlvr.evaluation.summary import summarise, summarise_each
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Sampling
 from rlvr.scorers.rules import RLVRRewardModel
-from rlvr.tracking.terminal import Terminal
+from rlvr.tracking.terminal import counting_bar
 
 # Flags that change a response or its verdict: with another value it is another evaluation, which --resume refuses.
 IDENTITY = (
@@ -129,18 +129,6 @@ def _lines(rewards: RLVRRewardModel, answers: Sequence[GradedResponse]) -> Itera
 
 
 def _bar(total: int, done: int, quiet: bool) -> Progress:
-    console = Terminal(stderr=True, quiet=quiet)
-    bar = Progress(
-        TextColumn("answering"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[tokens]}"),
-        TextColumn("elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
+    bar = counting_bar(TextColumn("{task.fields[tokens]}"), quiet=quiet)
     bar.add_task("answering", total=total, completed=done, tokens="")
     return bar

@@ -11,6 +11,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -111,23 +112,17 @@ def prepare_folder(folder: Path, resume: bool) -> tuple[RunLock, Choice]:
         UserError: it can't be written, or another process writes there; it holds another run, and `--resume` was not given; or all
             its checkpoints are damaged.
     """
-    lock = None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = RunLock(folder, PREDECESSOR_S if resume else 0.0)  # writes: better now than at the first checkpoint
-        clear_up(folder)
-        return lock, _choose_checkpoint(folder, resume)
-    except OSError as error:
-        _release(lock)
-        raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
-    except UserError:
-        _release(lock)
-        raise
-
-
-def _release(lock: RunLock | None) -> None:
-    if lock is not None:
-        lock.release()
+    with ExitStack() as unless_ready:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = RunLock(folder, PREDECESSOR_S if resume else 0.0)  # writes: better now than at the first checkpoint
+            unless_ready.callback(lock.release)
+            clear_up(folder)
+            choice = _choose_checkpoint(folder, resume)
+        except OSError as error:
+            raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
+        unless_ready.pop_all()
+        return lock, choice
 
 
 def _choose_checkpoint(folder: Path, resume: bool) -> Choice:

@@ -1,8 +1,9 @@
-"""`Terminal`: the console that everything is printed with which may hold text of a model, a data set or a template."""
+"""`Terminal`: the console that everything is printed with which may hold text of a model, a data set or a template; and a bar on it."""
 
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from rlvr.errors import escape_control_characters
@@ -28,3 +29,25 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Text from a string; every string that is printed comes here."""
         return super().render_str(escape_control_characters(text), **options)
+
+
+def counting_bar(*more: TextColumn, quiet: bool = False) -> Progress:
+    """A bar on stderr for work that is counted: what is done, how many of how many, time elapsed and left. Only on a terminal.
+
+    Args:
+        more: columns after the count.
+        quiet: show nothing on a terminal either.
+    """
+    console = Terminal(stderr=True, quiet=quiet)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        *more,
+        TextColumn("elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
