@@ -83,9 +83,8 @@ def _copy_data(params: LLMTrainingParams, config: AnyConfig) -> Path:
 
     target = Path(params.project_name) / "data" / "train.jsonl"
     if processes.start(config.train.seed, config.train.num_threads).is_main:
-        prepare_folder(
-            Path(params.project_name), params.resume
-        )  # raises where the folder holds another run, whose data would be written over
+        # Raises where the folder holds another run, whose data would be written over. Training takes the lock anew.
+        prepare_folder(Path(params.project_name), params.resume).lock.release()
         if not (params.resume and target.exists()):
             rows = read_rows(params.data_path, "train")
             target.parent.mkdir(exist_ok=True)

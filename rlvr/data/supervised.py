@@ -17,7 +17,7 @@ from rlvr.data.builtin import builtin_pairs, worked_example
 from rlvr.data.examples import Example
 from rlvr.data.preferences import EncodedPairs, Pair, PairColumns, encode_pairs
 from rlvr.data.problems import Problem
-from rlvr.data.readers import draw_sample, read_problems
+from rlvr.data.readers import draw_sample, is_builtin, read_problems
 from rlvr.data.rows import Row, read_rows
 from rlvr.data.sampling import Loader, PromptSampler
 from rlvr.data.sft import EncodedExamples, TextColumns, encode_rows
@@ -147,7 +147,7 @@ def _rows(
         raise UserError("no data: give at least one of `builtin`, a JSONL or CSV file, a folder, or a hub name")
     rows: list[Row] = []
     for source in sources:
-        if source == BUILTIN or source.startswith(f"{BUILTIN}:"):
+        if is_builtin(source):
             rows += of_problems(read_problems([source], split=split, limit=limit))
         else:
             rows += read_rows(source, split)

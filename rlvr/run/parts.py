@@ -17,12 +17,12 @@ from rlvr.boost.consistency import digest, function_digest
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
-from rlvr.config import Config, DataConfig, trains_on_builtin
+from rlvr.config import Config, trains_on_builtin
 from rlvr.config.reward_options import function_names
 from rlvr.core.advantages import get_estimator
-from rlvr.data.problems import Problem, with_good_golds
+from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
-from rlvr.data.readers import read_problems, read_prompt_csv
+from rlvr.data.readers import read_training_problems
 from rlvr.data.supervised import SupervisedLoader
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
@@ -74,7 +74,7 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     notes = require_template(
         conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
     )
-    problems = _read_training(config.data)
+    problems = read_training_problems(config.data)
     functions = [resolve(name) for name in function_names(config)]
     problems = with_good_golds(problems, notes, functions)
     limit = config.rollout.max_length - config.rollout.max_new_tokens
@@ -83,21 +83,6 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
         if count:
             notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
     return Prompts(list(train.prompts), _read_held_out(config, conversation, limit, notes), notes)
-
-
-def _read_training(data: DataConfig) -> list[Problem]:
-    if data.prompt_csv_url is None:
-        return read_problems(
-            data.prompt_dataset,
-            split="train",
-            question_column=data.question_column,
-            answer_column=data.answer_column,
-            limit=data.max_samples,
-        )
-    question = data.question_column or "prompt"
-    return read_prompt_csv(
-        data.prompt_csv_url, question_column=question, answer_column=data.answer_column, limit=data.max_samples
-    )
 
 
 def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[EvalPrompt]:
