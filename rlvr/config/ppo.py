@@ -28,6 +28,7 @@ from rlvr.config.catalog import catalog
 from rlvr.config.fields import (
     FIXED,
     FREE,
+    GROWS,
     Range,
     above,
     alias,
@@ -311,8 +312,8 @@ class TrainConfig(StepConfig):
     """The loop. Batch sizes count samples over all processes, so that their number changes nothing but speed."""
 
     train_batch_size: Annotated[BatchSize, alias("rl_mini_batch_size")] = 16
-    num_episodes: Annotated[int, at_least(1)] = 1
-    """Iterations of collecting and learning."""
+    num_episodes: Annotated[int, at_least(1), GROWS] = 1
+    """Iterations of collecting and learning. More of them with `--resume` make a finished run longer."""
     num_collect_steps: Annotated[int, alias("max_timesteps"), at_least(1)] = 2
     """Collect steps in each episode."""
     num_update_steps: Annotated[int, alias("num_ppo_epochs", "rl_num_ppo_epochs"), at_least(1)] = 5

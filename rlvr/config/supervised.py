@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rlvr.config import conditions as run
-from rlvr.config.fields import FREE, Range, alias, at_least, free_on_resume, read_when
+from rlvr.config.fields import FREE, GROWS, Range, alias, at_least, free_on_resume, read_when
 from rlvr.config.shared import (
     BatchSize,
     CheckpointConfig,
@@ -75,9 +75,9 @@ class LoopConfig(StepConfig):
     """The loop. Batch sizes count rows over all processes, so that their number changes nothing but speed."""
 
     train_batch_size: Annotated[BatchSize, alias("batch_size")] = 16
-    num_epochs: Annotated[int, alias("max_epochs", "num_train_epochs"), at_least(1)] = 1
+    num_epochs: Annotated[int, alias("max_epochs", "num_train_epochs"), at_least(1), GROWS] = 1
     """Passes over the data."""
-    max_steps: Annotated[int | None, at_least(1)] = None
+    max_steps: Annotated[int | None, at_least(1), GROWS] = None
     """Optimizer steps, in place of `--num_epochs`."""
 
 

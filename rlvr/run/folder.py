@@ -27,6 +27,7 @@ from rlvr.checkpoint.hub import Part, upload
 from rlvr.checkpoint.storage import Choice, clear_up, list_checkpoints, newest_whole
 from rlvr.config import CheckpointConfig, to_dict
 from rlvr.config.catalog import values_of
+from rlvr.config.fields import FREE
 from rlvr.config.layers import AnyConfig
 from rlvr.config.secrets import redacted
 from rlvr.errors import UserError
@@ -217,7 +218,7 @@ def run_state(config: AnyConfig) -> dict[str, Any]:
     """The settings that all sessions of a run must share: all but secrets, and those whose fields are marked free on resume."""
     tree = redacted(to_dict(config))
     for flag, _ in values_of(config):
-        if flag.free_on_resume:
+        if flag.on_resume is FREE:
             del tree[flag.section][flag.name]
     return tree
 
