@@ -13,6 +13,7 @@ from rlvr.errors import UserError
 from rlvr.run import assembly
 from rlvr.run.session import Session, join
 from rlvr.validate.ppo import check_config, plan_batches
+from rlvr.validate.sources import check_sources
 
 
 @report_lost_processes()
@@ -35,6 +36,7 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
     config = config or base_config(by_section(settings))
     check_config(config)
+    check_sources(config)
     if config.ray.ray:
         from rlvr.ray.train import train_on_ray
 

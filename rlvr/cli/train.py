@@ -14,7 +14,7 @@ from rlvr.config.help import asks_for_help
 from rlvr.config.layers import AnyConfig
 from rlvr.validate.common import check_results
 from rlvr.validate.rewards import check_rewards
-from rlvr.validate.settings import check_ranges
+from rlvr.validate.settings import check_ranges, check_unread
 from rlvr.validate.sources import check_sources
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def _command(argv: list[str], kind: type[AnyConfig], check: str, dry_run: str, t
     """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
     parsed: Parsed[Any] = parse_with_origins(words, kind)
-    _check_first(parsed.config)
+    _check_first(parsed)
     named(check)(parsed.config, parsed.flags)
     if dry:
         named(dry_run)(parsed)
@@ -93,12 +93,14 @@ def _command(argv: list[str], kind: type[AnyConfig], check: str, dry_run: str, t
     until_stopped(named(train), parsed.config)
 
 
-def _check_first(config: AnyConfig) -> None:
+def _check_first(parsed: Parsed[Any]) -> None:
     """The checks that load no torch: most mistakes are told at once, and not after seconds of imports."""
+    config = parsed.config
     check_ranges(config)
     check_results(config)
     if isinstance(config, Config):
         check_rewards(config)
+    check_unread(config, parsed.flags)
     check_sources(config)
 
 

@@ -43,6 +43,7 @@ from rlvr.config.shared import (
     CheckpointConfig,
     OutputConfig,
     ParallelConfig,
+    Share,
     StartConfig,
     StepConfig,
     TemplateConfig,
@@ -96,6 +97,9 @@ class DataConfig:
     eval_datasets: Annotated[list[str], alias("eval_dataset"), FREE] = field(default_factory=list)
     """Held-out problems, with metrics of their own for each of several data sets. Default: the test split of the built-in
     problems when training on them, else none."""
+    eval_share: Share = 0.0
+    """Share of the problems that is held out, drawn by the seed; those with the same question stay together. Metrics are under
+    `held_out` where there are other held-out problems too."""
     ptx_dataset: list[str] = field(default_factory=list)
     """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""

@@ -22,8 +22,8 @@ from rlvr.config.reward_options import function_names
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
-from rlvr.data.readers import read_training_problems
-from rlvr.data.supervised import SupervisedLoader
+from rlvr.data.readers import draw_sample, read_training_problems
+from rlvr.data.supervised import SupervisedLoader, hold_out
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
 from rlvr.evaluation.prompts import EvalDataSettings, EvalPrompt, read_eval_prompts, short_dataset_names
@@ -42,6 +42,8 @@ from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
 
 BUILTIN = "builtin"
+HELD_OUT = "held_out"
+"""Name of the data set that `--eval_share` makes."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,29 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
         if count:
             notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
-    return Prompts(list(train.prompts), _read_held_out(config, conversation, limit, notes), notes)
+    prompts, held_out = _hold_out(config, train.prompts)
+    return Prompts(prompts, held_out + _read_held_out(config, conversation, limit, notes), notes)
+
+
+def _hold_out(config: Config, prompts: Sequence[Prompt]) -> tuple[list[Prompt], list[EvalPrompt]]:
+    """What is left to train on, and `--eval_share` of the prompts to evaluate on."""
+    share, seed = config.data.eval_share, config.train.seed
+    if not share:
+        return list(prompts), []
+    rest, apart = hold_out(prompts, share, seed, lambda prompt: prompt.problem.question)
+    graded = [prompt for prompt in apart if prompt.problem.answer is not None]
+    if not graded:
+        raise UserError(
+            f"--eval_share {share}: none of the {len(apart)} problems that were held out has a right answer to compare with; name the "
+            "column that holds it (--answer_column NAME), or leave --eval_share out"
+        )
+    return rest, [EvalPrompt(HELD_OUT, prompt) for prompt in draw_sample(graded, config.eval.eval_samples, seed)]
 
 
 def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[EvalPrompt]:
     """The prompts of all held-out data sets."""
     data, asked = config.data, list[EvalPrompt]()
-    sources = data.eval_datasets or ([BUILTIN] if trains_on_builtin(data) else [])
+    sources = data.eval_datasets or ([BUILTIN] if trains_on_builtin(data) and not data.eval_share else [])
     how = EvalDataSettings(
         "--eval_datasets",
         max_prompt_tokens=limit,

@@ -25,7 +25,6 @@ from rlvr.validate.lora import lora_settings
 from rlvr.validate.ray import check_ray
 from rlvr.validate.rewards import check_rewards
 from rlvr.validate.settings import check_ranges, check_unread
-from rlvr.validate.sources import check_sources
 
 
 def check_config(config: Config, flags: Collection[Place] = ()) -> None:
@@ -54,7 +53,6 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     lora_settings(config.model)
     _check_lengths(config)
     _check_evaluation(config)
-    check_sources(config)
 
 
 def _check_estimator(config: Config) -> None:

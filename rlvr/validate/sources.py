@@ -89,16 +89,16 @@ def check_model(name: str, flag: str) -> None:
     path = Path(name)
     if name in OWN_MODELS or path.exists():
         return
-    near = did_you_mean(
-        path.name, [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
+    may_be_on_hub = _HUB_NAME.fullmatch(name) is not None
+    reason = _absent_on_hub(name) if may_be_on_hub else None
+    if may_be_on_hub and reason is None:
+        return
+    folders = [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
+    near = did_you_mean(path.name, folders) or did_you_mean(name, OWN_MODELS)
+    raise UserError(
+        f"{flag} {name}: there is no such folder{f', and {reason}' if reason else ''}.{near} Give {', '.join(OWN_MODELS)}, a folder that "
+        "save_pretrained wrote or of a run, or a hub name"
     )
-    if not _HUB_NAME.fullmatch(name):
-        raise UserError(f"{flag} {name}: there is no such folder.{near}")
-    if reason := _absent_on_hub(name):
-        own = did_you_mean(name, OWN_MODELS)
-        raise UserError(
-            f"{flag} {name}: there is no such folder, and {reason}. Give {', '.join(OWN_MODELS)}, a folder, or a hub name.{near or own}"
-        )
 
 
 def _absent_on_hub(name: str) -> str | None:

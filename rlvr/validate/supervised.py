@@ -8,7 +8,6 @@ from rlvr.errors import UserError
 from rlvr.validate.common import check_micro_batch, check_results
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.settings import check_ranges, check_unread
-from rlvr.validate.sources import check_sources
 
 
 def check_sft(config: SFTConfig, flags: Collection[Place] = ()) -> None:
@@ -35,7 +34,6 @@ def check_sft(config: SFTConfig, flags: Collection[Place] = ()) -> None:
             f"--prompt_text_column {d.prompt_text_column} needs --text_column, the column with the response"
         )
     check_unread(config, flags)
-    check_sources(config)
 
 
 def check_reward_training(config: RewardTrainingConfig, flags: Collection[Place] = ()) -> None:
@@ -57,7 +55,6 @@ def check_reward_training(config: RewardTrainingConfig, flags: Collection[Place]
             "--question_column goes through the template and --prompt_text_column is taken as it is: give one of them"
         )
     check_unread(config, flags)
-    check_sources(config)
 
 
 def _check_loop(config: SFTConfig | RewardTrainingConfig, sequences: int) -> None:

@@ -14,6 +14,7 @@ from rlvr.prompting.conversation import Conversation, ConversationTemplate
 from rlvr.prompting.lint import require_template
 from rlvr.prompting.template import template_dir
 from rlvr.run import parts as build
+from rlvr.validate.ppo import check_config
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 
@@ -98,3 +99,27 @@ def test_both_checks_run_where_prompts_are_made(tmp_path: Path, monkeypatch) -> 
     config.reward.reward_functions = ["format_reward_fn"]
     made = build.make_prompts(config, bind(system_message="Think."))
     assert len(made.train) == 4 and "tells the model of the format" in made.notes[0]
+
+
+def test_a_share_of_own_data_is_held_out(tmp_path: Path) -> None:
+    data = tmp_path / "d.jsonl"
+    rows = [{"question": f"{i}+1=?", "answer": str(i + 1)} for i in range(20)]
+    data.write_text("\n".join(map(json.dumps, [*rows, *rows[:5]])))  # five questions come twice
+    settings = {
+        "data": {"prompt_dataset": [str(data)], "eval_share": 0.4},
+        "reward": {"reward_functions": ["gsm8k_reward_fn"]},
+        "eval": {"eval_samples": 6},
+    }
+    check_config(from_dict(settings))
+    made = build.make_prompts(from_dict(settings), bind())
+    trained, asked = ({p.problem.question for p in part} for part in (made.train, [one.prompt for one in made.test]))
+    assert len(trained) == 12 and len(asked) == len(made.test) == 6 and not trained & asked
+    again = build.make_prompts(from_dict(settings | {"train": {"seed": 1}}), bind())
+    assert {p.problem.question for p in again.train} != trained
+    settings["data"]["eval_share"] = 0.0
+    with pytest.raises(UserError, match="has no effect: there are no held-out problems.*--eval_share"):
+        check_config(from_dict(settings))
+    settings["data"] |= {"eval_share": 0.4, "answer_column": "none"}
+    settings["reward"]["reward_functions"] = ["format_reward_fn"]
+    with pytest.raises(UserError, match=r"--eval_share 0.4: none of the [0-9]+ problems .* has a right answer"):
+        build.make_prompts(from_dict(settings), bind())

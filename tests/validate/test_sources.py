@@ -29,7 +29,7 @@ MISTAKES = [
     ([*REWARD, "--ptx_dataset", "nosuch.csv", "--ptx_coef", "1"], "data file nosuch.csv: no such file"),
     ([*REWARD, "--prompt_csv_url", "nosuch.csv"], "--prompt_csv_url nosuch.csv: no such file"),
     ([*REWARD, "--conversation_template_config", "qwen25"], "Did you mean 'qwen2.5'"),
-    ([*REWARD, "--pretrain", "./mymodle"], "there is no such folder. Did you mean 'mymodel'?"),
+    ([*REWARD, "--pretrain", "./mymodle"], "there is no such folder. Did you mean 'mymodel'? Give tiny"),
     ([*REWARD, "--pretrain", "mymodle"], "HF_HUB_OFFLINE forbids"),
     ([*REWARD, "--ref_model", "a/b/c"], "--ref_model a/b/c: there is no such folder"),
     (["sft", "--dataset", "nosuch.jsonl"], "data file nosuch.jsonl: no such file"),
