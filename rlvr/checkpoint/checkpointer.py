@@ -30,7 +30,7 @@ from rlvr.errors import UserError
 from rlvr.models.role import Role
 from rlvr.models.saved import trained_model
 
-FORMAT = 3
+FORMAT = 4
 """Format of checkpoints. A checkpoint of another is refused."""
 
 WriteRole = Callable[[Path], None]

@@ -28,6 +28,9 @@ from rlvr.models.backbone import DTYPE_ARGUMENT
 from rlvr.models.lora_config import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.saved import trained_actor
 
+UNPICKLES_CODE = Version(torch.__version__) < Version("2.6")
+"""Before torch 2.6, `torch.load(weights_only=True)` can be made to run code (CVE-2025-32434): then models are read from safetensors
+alone."""
 TINY = "tiny"
 SMOLLM2 = "smollm2-135m"
 
@@ -69,10 +72,14 @@ def _smollm2() -> Source:
 
 def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
     source = resolve_source(name)
+    if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
+        arguments["use_safetensors"] = True
     try:
         return loader(source.path, **source.arguments, **arguments)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
+        if "use_safetensors" in arguments:
+            reason += f" (With torch {torch.__version__} only safetensors are read: other files could run code. `pip install 'torch>=2.6'`.)"
         if newer := _newer_transformers(Path(source.path)):
             raise UserError(f"can't load the {what} {name!r}: {newer}") from None
         raise UserError(

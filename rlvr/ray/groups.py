@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlvr.checkpoint.checkpointer import WriteRole
+from rlvr.checkpoint.storage import TRAINING
 from rlvr.config import Config, RayConfig
 from rlvr.errors import UserError
 from rlvr.ray import cluster as clusters
@@ -198,7 +199,7 @@ class TrainableModelRayActorGroup(PPORayActorGroup):
 
     @contextmanager
     def saving(self) -> Iterator[WriteRole]:
-        yield lambda folder: self._write(folder / "training.pt", "save", folder.absolute())
+        yield lambda folder: self._write(folder / TRAINING, "save", folder.absolute())
 
     @contextmanager
     def exporting(self, merge: bool) -> Iterator[WriteRole]:
