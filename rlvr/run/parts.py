@@ -6,6 +6,7 @@ their own, by the same functions.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
 from rlvr.config import Config, trains_on_builtin
-from rlvr.config.reward_options import function_names
+from rlvr.config.reward_options import function_names, reads_tags
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
@@ -36,6 +37,7 @@ from rlvr.models.lora_config import LoraSettings, is_adapter
 from rlvr.models.value_head import has_head
 from rlvr.prompting.conversation import Conversation
 from rlvr.prompting.lint import require_template
+from rlvr.prompting.template import AS_IS
 from rlvr.rollout.engine import Engine, Sampling
 from rlvr.run.folder import run_state
 from rlvr.validate.lora import lora_settings
@@ -65,6 +67,13 @@ class Prompts:
         return fingerprint(asked.prompt for asked in self.test)
 
 
+def template_name(config: Config) -> str:
+    """The template that was named; prompts of `--prompt_csv_url` stay as they are unless a reward reads the format."""
+    name = config.template.conversation_template_config
+    plain = name == "auto" and config.data.prompt_csv_url is not None and not reads_tags(config)
+    return AS_IS if plain else name
+
+
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     """Check the template; read, check and encode the problems.
 
@@ -74,7 +83,11 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     """
     t, cuts = config.template, config.data.overlong_prompts == "truncate"
     notes = require_template(
-        conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
+        conversation,
+        Path(conversation.template.source).name,
+        stop=t.template_check == "stop",
+        truncates=cuts,
+        reads_tags=reads_tags(config),
     )
     problems = read_training_problems(config.data)
     functions = [resolve(name) for name in function_names(config)]

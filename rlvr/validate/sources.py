@@ -8,7 +8,7 @@ from typing import Any
 
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.config.layers import AnyConfig
-from rlvr.config.reward_options import function_names, parse_reward_options
+from rlvr.config.reward_options import function_names, reward_options
 from rlvr.data.readers import check_prompt_csv, check_source
 from rlvr.errors import UserError, did_you_mean
 from rlvr.prompting.template import ConversationTemplate
@@ -59,7 +59,7 @@ def check_functions(config: Config) -> None:
     from rewards import load_plugins, resolve
 
     load_plugins(config.reward.reward_plugins)
-    options = parse_reward_options(config.reward.reward_options)
+    options = reward_options(config)
     for name in function_names(config):
         resolve(name, options=options)
 
