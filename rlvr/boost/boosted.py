@@ -199,6 +199,19 @@ class Boosted:
         self.layout.accumulate(losses, self._accumulate)
         return self.step()
 
+    def gradient(self, losses: Sequence[Callable[[], Tensor]]) -> Tensor:
+        """[weights that learn] the gradient of these shares of a loss in float32, with no step taken and none begun. Only where
+        the plugin leaves gradients with the weights (ddp)."""
+        assert self.optimizer is not None
+        learned = [p for p in self.unwrapped.parameters() if p.requires_grad]
+        if losses:
+            self.layout.accumulate(losses, self._accumulate)
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in learned]
+        flat = torch.cat([part.float().flatten().cpu() for part in parts])
+        self.optimizer.zero_grad()
+        self._loss = 0.0
+        return flat
+
     def _advance_schedule(self) -> None:
         if self.lr_scheduler is not None:
             with warnings.catch_warnings():

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.consistency import weights_digest
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import gather_json
 from rlvr.checkpoint import storage
@@ -54,6 +55,10 @@ class SavedRole(Protocol):
 
     def load(self, folder: Path) -> None:
         """Restore what `saving` wrote. Collective."""
+        ...
+
+    def digest(self) -> str:
+        """Changes when a bit of the weights does, as precise as they are. Collective; the same in all processes."""
         ...
 
 
@@ -101,6 +106,11 @@ class BoostedRole:
             _load_whole(role, folder / "modeling")
         # After the weights, as `load_training_state` asks for.
         role.load_training_state(storage.load_tensors(folder / storage.TRAINING))
+
+    def digest(self) -> str:
+        with self.role.full_precision_weights() as module:
+            is_main = not dist.is_initialized() or dist.get_rank() == 0
+            return str(gather_json(weights_digest(module.state_dict().items(), whole=True) if is_main else None)[0])
 
 
 class NotFinite(UserError):

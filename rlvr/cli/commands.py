@@ -54,6 +54,7 @@ COMMANDS = {
     "eval": Command("evaluate:eval_command", "evaluate:eval_parser", "accuracy of a model on problems, with its interval"),
     "compare": Command("compare:compare_command", "compare:compare_parser", "which of two evaluated models is better, with a test"),
     "report": Command("report:report_command", "report:report_parser", "one HTML page about runs: curves, diagnosis, samples"),
+    "replay": Command("replay:replay_command", "replay:replay_parser", "a step of a run computed again, bit for bit"),
     "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),
     "push": Command("push:push_command", "push:push_parser", "upload a trained model to the Hugging Face hub, with its card"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),

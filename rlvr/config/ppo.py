@@ -367,6 +367,9 @@ class LogConfig(OutputConfig):
 
     num_sample_generations: Annotated[int, at_least(0)] = 10
     """How often in a run sample completions are shown; 0 = never."""
+    journal: Annotated[int, at_least(0)] = 0
+    """Newest episodes of which all that the update learned from is kept, under SAVE_PATH/journal: `rlvr replay` computes them
+    again. 0 = none."""
 
 
 @free_on_resume

@@ -208,6 +208,10 @@ class TrainableModelRayActorGroup(PPORayActorGroup):
         """Restore what `saving` wrote."""
         self.collect(self.ask("load", folder.absolute()))
 
+    def digest(self) -> str:
+        """Of the weights."""
+        return str(self.collect(self.ask("digest"))[0])
+
     def _write(self, expected: Path, method: str, *arguments: Any) -> None:
         """Have the processes write, and check that this node sees what they wrote."""
         self.collect(self.ask(method, *arguments))

@@ -230,6 +230,10 @@ class TrainablePPORole(BasePPORole):
         """Restore what `save` wrote. Collective."""
         self._saved.load(folder)
 
+    def digest(self) -> str:
+        """Of the role's weights. Collective."""
+        return self._saved.digest()
+
     @property
     def _saved(self) -> SavedRole:
         return self.learner.saved_roles[self.role]
