@@ -23,7 +23,7 @@ from rlvr.config import is_generated
 from rlvr.data.generated import read_generated
 from rlvr.data.problems import ANSWER_COLUMNS, NO_ANSWERS, Problem, choose_columns, make_problem
 from rlvr.data.rows import Row, read_file, read_tables
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.errors import UserError
 
 T = TypeVar("T")
 
