@@ -52,6 +52,7 @@ COMMANDS = {
     "reward-model": Command("train:reward_model_command", "rlvr.config:RewardTrainingConfig", "train a reward model on pairs of responses", (*TREE, "dry_run")),
     "llm": Command("llm:llm_command", "llm:options", "the same trainers with the flags of `aitraining llm`", ("train", "help_all")),
     "eval": Command("evaluate:eval_command", "evaluate:eval_parser", "accuracy of a model on problems, with its interval"),
+    "tasks": Command("tasks:tasks_command", "tasks:tasks_parser", "which data sets a model can learn from, before it is trained"),
     "compare": Command("compare:compare_command", "compare:compare_parser", "which of two evaluated models is better, with a test"),
     "report": Command("report:report_command", "report:report_parser", "one HTML page about runs: curves, diagnosis, samples"),
     "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),

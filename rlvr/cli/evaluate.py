@@ -20,11 +20,23 @@ def eval_parser() -> Parser:
     parser.add_argument(
         "model", metavar="MODEL", help="tiny, smollm2-135m, the folder of a run or of a model, or a hub name"
     )
+    add = parser.add_argument_group("data sets").add_argument
+    add("--dataset", nargs="+", default=["builtin"], metavar="NAME", help="as --prompt_dataset of training")
+    add_evaluation_flags(parser, split="test", problems=None, num_generations=1, temperature=0.0)
+    return parser
+
+
+def add_evaluation_flags(
+    parser: Parser, *, split: str, problems: int | None, num_generations: int, temperature: float
+) -> None:
+    """The flags that `rlvr.evaluation.evaluate` reads besides `model` and `dataset`, with these defaults."""
     data = parser.add_argument_group("data", "Problems, and how they become prompts.")
     add = data.add_argument
-    add("--dataset", nargs="+", default=["builtin"], metavar="NAME", help="as --prompt_dataset of training")
-    add("--split", default="test", metavar="NAME", help="split of sources that have several")
-    add("--max_samples", type=int, metavar="N", help="at most this many problems of each data set, drawn by --seed")
+    add("--split", default=split, metavar="NAME", help="split of sources that have several")
+    add(
+        "--max_samples", type=int, default=problems, metavar="N",
+        help="at most this many problems of each data set, drawn by --seed",
+    )  # fmt: skip
     add("--question_column", metavar="NAME", help="column with the problem")
     add("--answer_column", metavar="NAME", help="column with the right answer")
     add("--conversation_template_config", default="auto", metavar="NAME", help="template: shipped name or JSON file")
@@ -35,8 +47,11 @@ def eval_parser() -> Parser:
     add("--reward_options", metavar="JSON", help="keyword arguments by function name")
     sampling = parser.add_argument_group("sampling", "How responses are drawn.")
     add = sampling.add_argument
-    add("--num_generations", type=int, default=1, metavar="N", help="responses to each problem, for pass@k and maj@k")
-    add("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy")
+    add(
+        "--num_generations", type=int, default=num_generations, metavar="N",
+        help="responses to each problem, for pass@k and maj@k",
+    )  # fmt: skip
+    add("--temperature", type=float, default=temperature, metavar="X", help="0 is greedy")
     add("--top_k", type=int, default=0, metavar="N", help="0 is all tokens")
     add("--top_p", type=float, default=1.0, metavar="X", help="1 is all tokens")
     add("--max_new_tokens", type=int, default=256, metavar="N", help="most tokens of a response")
@@ -51,7 +66,6 @@ def eval_parser() -> Parser:
     out.add_argument("--save_path", metavar="FOLDER", help="write each response with its verdict, and the result")
     out.add_argument("--resume", action="store_true", help="go on with what --save_path holds")
     out.add_argument("--json", action="store_true", help="print the result as JSON")
-    return parser
 
 
 def eval_command(argv: list[str]) -> None:
@@ -61,7 +75,7 @@ def eval_command(argv: list[str]) -> None:
         UserError: a model, data set, template or function that can't be used, or a value out of range.
     """
     arguments = eval_parser().parse_args(argv)
-    _check(arguments)
+    check_evaluation_flags(arguments)
     from rlvr.evaluation.evaluate import evaluate
 
     result = evaluate(arguments)
@@ -73,7 +87,8 @@ def eval_command(argv: list[str]) -> None:
         _print(result)
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def check_evaluation_flags(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` where a value is out of range, or flags don't go together."""
     for name, least in (
         ("num_generations", 1), ("max_new_tokens", 1), ("generation_batch_size", 1), ("max_samples", 1), ("num_threads", 1),
         ("top_k", 0), ("temperature", 0),

@@ -83,6 +83,11 @@ class Records:
                 f"--save_path {self.folder}: {error.strerror}; free space and go on with --resume"
             ) from None
 
+    def earlier_result(self) -> Mapping[str, Any]:
+        """The summary that the folder holds; empty where there is none."""
+        path = self.folder / RESULT if self.folder is not None else None
+        return json.loads(path.read_text()) if path is not None and path.is_file() else {}
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the summary."""
         if self.folder is not None:

@@ -31,6 +31,19 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
     return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
 
 
+def signal_at_k(samples: int, right: int, k: int) -> float:
+    """The chance that `k` answers, drawn from `samples` of which `right` are right, are neither all right nor all wrong: that a
+    group of k teaches an estimator that compares within groups. Unbiased, as `pass_at_k` is.
+
+    Raises:
+        ValueError: `k` is not within 1..samples, or `right` not within 0..samples.
+
+    >>> signal_at_k(4, 2, 2)  # of 6 pairs, 1 is all right and 1 all wrong
+    0.6666666666666667
+    """
+    return pass_at_k(samples, right, k) - math.comb(right, k) / math.comb(samples, k)
+
+
 def majority_at_k(votes: Sequence[int | None], right: Sequence[bool], k: int) -> float:
     """The chance that the commonest of `k` answers is right (Wang et al., "Self-Consistency", arXiv:2203.11171).
 
