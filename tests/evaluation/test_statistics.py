@@ -13,6 +13,7 @@ from rlvr.evaluation.statistics import (
     majority_at_k,
     mean_interval,
     pass_at_k,
+    signal_at_k,
     wilson_interval,
 )
 
@@ -24,6 +25,16 @@ def test_pass_at_k_counts_the_subsets_that_hold_a_right_one(samples: int) -> Non
         for k in range(1, samples + 1):
             subsets = list(itertools.combinations(answers, k))
             assert pass_at_k(samples, right, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize("samples", [2, 5, 7])
+def test_signal_at_k_counts_the_subsets_that_are_neither_all_right_nor_all_wrong(samples: int) -> None:
+    for right in range(samples + 1):
+        answers = [True] * right + [False] * (samples - right)
+        for k in range(1, samples + 1):
+            subsets = [set(subset) for subset in itertools.combinations(answers, k)]
+            mixed = sum(len(subset) == 2 for subset in subsets)
+            assert signal_at_k(samples, right, k) == pytest.approx(mixed / len(subsets))
 
 
 def test_pass_at_k_is_unbiased_where_the_plug_in_is_not() -> None:
