@@ -56,6 +56,7 @@ COMMANDS = {
     "compare": Command("compare:compare_command", "compare:compare_parser", "which of two evaluated models is better, with a test"),
     "report": Command("report:report_command", "report:report_parser", "one HTML page about runs: curves, diagnosis, samples"),
     "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),
+    "study": Command("study:study_command", "study:study_parser", "a grid of settings and seeds, trained and compared"),
     "push": Command("push:push_command", "push:push_parser", "upload a trained model to the Hugging Face hub, with its card"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),
     "audit": Command("audit:audit_command", "audit:audit_parser", "try to fool a reward function; check a data set's answers"),

@@ -19,6 +19,7 @@ from rlvr.data.rows import Row
 
 MIN_NUMBERS, MAX_NUMBERS = 2, 5
 MAX_NUMBERS_IN_STORY = 3
+LEVELS = tuple(str(count) for count in range(MIN_NUMBERS, MAX_NUMBERS + 1))
 FIRST = (11, 90)
 OTHER = (1, 10)
 TOTAL = (10, 99)
@@ -51,15 +52,24 @@ SCENES = (
 )
 
 
-def builtin_problems(split: Split, count: int, seed: int = 0) -> list[Problem]:
+def builtin_problems(split: Split, count: int, seed: int = 0, level: str | None = None) -> list[Problem]:
     """`count` different problems of one split.
 
     Args:
         split: "train" or "test"; no expression occurs in both.
         count: how many.
         seed: other seeds give other problems of the same split.
+        level: sums of so many numbers alone, one of `LEVELS`.
     """
-    return draw_problems("builtin", split, count, seed, _one)
+    if level is None:
+        return draw_problems("builtin", split, count, seed, _one)
+
+    def of_level(draw: Draw) -> Drawn:
+        while len(numbers_of((drawn := _one(draw)).expression)) != int(level):
+            pass
+        return drawn
+
+    return draw_problems(f"builtin@{level}", split, count, seed, of_level)
 
 
 def expression_of(numbers: Sequence[int]) -> str:

@@ -1,6 +1,6 @@
 """The data sets that are generated here, by name: `NAME@LEVEL:SPLIT`, as sets of the hub are named.
 
-    builtin              running sums for the built-in model (`rlvr/data/builtin.py`)
+    builtin              running sums for the built-in model (`rlvr/data/builtin.py`); @5: of five numbers
     arithmetic@2         sums and differences of two digits (`rlvr/data/arithmetic.py`)
     word_problems:test   held-out word problems of all levels (`rlvr/data/word_problems.py`)
 
@@ -14,7 +14,7 @@ from typing import cast
 
 from rlvr.config import GENERATED
 from rlvr.data.arithmetic import ARITHMETIC
-from rlvr.data.builtin import builtin_problems
+from rlvr.data.builtin import LEVELS, builtin_problems
 from rlvr.data.drawing import Split
 from rlvr.data.patterns import Worded
 from rlvr.data.problems import Problem
@@ -27,7 +27,7 @@ SIZES = {"train": 20_000, "test": 2_000}
 
 @dataclass(frozen=True)
 class GeneratedSet:
-    """One set: its levels, if it has some, and what makes problems of a split, count, seed and level."""
+    """One set: its levels, and what makes problems of a split, count, seed and level."""
 
     levels: tuple[str, ...]
     problems: Callable[[Split, int, int, str | None], list[Problem]]
@@ -41,7 +41,7 @@ SETS: Mapping[str, GeneratedSet] = dict(
     zip(
         GENERATED,
         (
-            GeneratedSet((), lambda split, count, seed, level: builtin_problems(split, count, seed)),
+            GeneratedSet(LEVELS, builtin_problems),
             _worded(ARITHMETIC),
             _worded(WORD_PROBLEMS),
         ),
@@ -64,8 +64,8 @@ def read_generated(source: str, split: str | None, limit: int | None, seed: int)
     name, at, level = name_and_level.partition("@")
     levels, chosen = SETS[name].levels, named or split or "train"
     if at and level not in levels:
-        there = f"give {listed(f'{name}@{one}' for one in levels)}, or {name} for all" if levels else f"give {name}"
-        raise UserError(f"the generated problems {name} have no level {level!r}; {there}.{did_you_mean(level, levels)}")
+        there = listed(f"{name}@{one}" for one in levels)
+        raise UserError(f"the generated problems {name} have no level {level!r}; give {there}, or {name} for all")
     if chosen not in SIZES:
         raise UserError(
             f"the generated problems {name} have no split {chosen!r}; give {listed(f'{name_and_level}:{s}' for s in SIZES)}."

@@ -10,6 +10,7 @@ import pytest
 from rewards import Tags, grade
 from rlvr.config import GENERATED, parse, parse_sft
 from rlvr.data.arithmetic import ARITHMETIC
+from rlvr.data.builtin import numbers_of
 from rlvr.data.drawing import split_of, worked_example
 from rlvr.data.generated import SETS
 from rlvr.data.patterns import Pattern, in_words
@@ -109,7 +110,7 @@ def test_all_levels_together_and_few_problems() -> None:
 def test_mistakes_name_what_there_is() -> None:
     for source, said in (
         ("word_problems@9", "no level '9'; give word_problems@1, word_problems@2, word_problems@3, word_problems@4"),
-        ("builtin@1", "builtin have no level '1'; give builtin"),
+        ("builtin@1", "builtin have no level '1'; give builtin@2, builtin@3"),
         ("arithmetic@1:tset", "no split 'tset'; give arithmetic@1:train, arithmetic@1:test. Did you mean 'test'"),
         ("word_problem", "Did you mean 'word_problems'"),
     ):
@@ -131,3 +132,10 @@ def test_training_on_generated_problems_holds_out_their_test_splits() -> None:
 def test_a_pattern_reads_its_steps() -> None:
     pattern = Pattern("{name} has {a} rows of {b}, less {c}.", "a * b: {} in rows.", "x - c: {} left.")
     assert pattern.slots == ["a", "b", "c"] and pattern.factors == {"a", "b"} and pattern.operations == {"*", "-"}
+
+
+def test_built_in_sums_of_so_many_numbers() -> None:
+    for count in (2, 5):
+        problems = read_problems([f"builtin@{count}"], limit=300)
+        assert len(problems) == 300 and {len(numbers_of(p.columns["expression"])) for p in problems} == {count}
+    assert all(split_of(p.columns["expression"]) == "test" for p in read_problems(["builtin@5:test"], limit=50))
