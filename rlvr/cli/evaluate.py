@@ -5,12 +5,14 @@ Here are the flags and the printed table; `rlvr/evaluation/evaluate.py` evaluate
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError, escape_control_characters
+from rlvr.evaluation.records import Line, read_evaluation
+from rlvr.report.figures import check_figure
 from rlvr.rollout.registry import ENGINES
 
 
@@ -23,6 +25,15 @@ def eval_parser() -> Parser:
     add = parser.add_argument_group("data sets").add_argument
     add("--dataset", nargs="+", default=["builtin"], metavar="NAME", help="as --prompt_dataset of training")
     add_evaluation_flags(parser, split="test", problems=None, num_generations=1, temperature=0.0)
+    add = parser.add_argument_group("figure").add_argument
+    add("--plot", metavar="FILE", help="draw pass@k over k with its intervals (.png, .svg, .pdf)")
+    add(
+        "--plot_beside",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="earlier evaluations (--save_path) to draw with it",
+    )
     return parser
 
 
@@ -76,15 +87,36 @@ def eval_command(argv: list[str]) -> None:
     """
     arguments = eval_parser().parse_args(argv)
     check_evaluation_flags(arguments)
-    from rlvr.evaluation.evaluate import evaluate
+    beside = _read_beside(arguments)
+    from rlvr.evaluation.evaluate import Evaluation, open_policy
 
-    result = evaluate(arguments)
+    policy = open_policy(arguments)
+    evaluation = Evaluation(arguments, policy)
+    result = evaluation.run(policy.load())
     if result is None:  # another process prints
         return
+    if arguments.plot:
+        from rlvr.report.pass_at_k import draw_pass_at_k
+
+        draw_pass_at_k({**beside, arguments.model: evaluation.lines}, Path(arguments.plot))
     if arguments.json:
         print(json.dumps(result, indent=2))
     else:
         _print(result)
+
+
+def _read_beside(a: argparse.Namespace) -> dict[str, Sequence[Line]]:
+    """The earlier evaluations of the figure by their models' names, or by their folders where these are alike."""
+    if not a.plot:
+        if a.plot_beside:
+            raise UserError("--plot_beside has no effect without --plot FILE: leave it out, or give that")
+        return {}
+    check_figure("--plot", Path(a.plot))
+    if a.num_generations < 2:
+        raise UserError("--plot draws pass@k over k: give --num_generations, such as 128, and a --temperature")
+    read = [(folder, *read_evaluation(Path(folder))) for folder in a.plot_beside]
+    models = [a.model, *(model for _, model, _ in read)]
+    return {model if models.count(model) == 1 else folder: lines for folder, model, lines in read}
 
 
 def check_evaluation_flags(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
-"""`evaluate`, behind `rlvr eval`, and `Evaluation`, of which `rlvr tasks` makes one for each data set: problems read and answered part
-by part, each part kept as soon as it is graded.
+"""`Evaluation`, behind `rlvr eval` and, for each data set, `rlvr tasks`: problems read and answered part by part, each part kept as
+soon as it is graded.
 
 Under torchrun the processes answer different parts, and rank 0 keeps and prints.
 """
@@ -38,17 +38,6 @@ IDENTITY = (
     "reward_functions", "reward_options", "num_generations", "temperature", "top_k", "top_p", "max_new_tokens", "max_length",
     "engine", "generation_batch_size", "seed", "mixed_precision",
 )  # fmt: skip
-
-
-def evaluate(a: argparse.Namespace) -> dict[str, Any] | None:
-    """Run the evaluation that the flags of `rlvr eval` ask for. Collective. Returns the result; None in all ranks but 0.
-
-    Raises:
-        UserError: a model, data set, template or function that can't be used, or a folder that holds something else.
-    """
-    policy = open_policy(a)
-    evaluation = Evaluation(a, policy)
-    return evaluation.run(policy.load())
 
 
 def open_policy(a: argparse.Namespace) -> Policy:

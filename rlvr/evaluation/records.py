@@ -94,6 +94,20 @@ class Records:
             (self.folder / RESULT).write_text(json.dumps(result, indent=2))
 
 
+def read_evaluation(folder: Path) -> tuple[str, list[Line]]:
+    """The model and the responses of an evaluation that `rlvr eval --save_path` wrote.
+
+    Raises:
+        UserError: the folder holds none, or no responses yet.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise UserError(f"{folder} holds no evaluation: give a folder that `rlvr eval --save_path` wrote")
+    lines = read_responses(folder / RESPONSES)
+    if not lines:
+        raise UserError(f"{folder} holds no responses yet: go on with `rlvr eval ... --save_path {folder} --resume`")
+    return str(json.loads((folder / SETTINGS).read_text()).get("model", folder.name)), lines
+
+
 def read_responses(path: Path) -> list[Line]:
     """The lines of a JSONL file up to the first that is cut short."""
     lines: list[Line] = []
