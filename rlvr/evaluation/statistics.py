@@ -166,7 +166,7 @@ def _sign_flip_p(differences: Sequence[float]) -> float:
 
 # Runs over seeds.
 
-BOOTSTRAPS = 5_000
+BOOTSTRAPS = 2_000
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 """97.5 % points of Student's distribution, by degrees of freedom from 1."""
 

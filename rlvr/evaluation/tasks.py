@@ -29,7 +29,7 @@ from rlvr.models.batch import collate
 
 KS = (1, 8, 64)
 RESULT = "tasks.json"
-ROWS_OF_A_PASS = 16
+ROWS_OF_A_PASS = 8
 """Responses of the pass that the update's seconds are measured on."""
 PASSES_OF_AN_UPDATE = 4 / 3
 """Work on a response in an episode, in passes with gradients: one of these, and one without, which is a third of it, for the
