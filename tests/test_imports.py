@@ -34,6 +34,7 @@ ROOMS = [
     "rlvr.leaderboard",
     "rlvr.chat",
     "rlvr.run",
+    "rlvr.study",
     "rlvr.ray",
     "rlvr.api",
     "rlvr.replay",

@@ -80,7 +80,8 @@ class DataConfig:
     prompt_dataset: Annotated[list[str], alias("data_path"), read_when(run.reads_prompt_dataset)] = field(
         default_factory=lambda: ["builtin"]
     )
-    """`builtin`, JSONL or CSV files, folders, or hub names (`openai/gsm8k`, `name@config:split`); several are joined."""
+    """Generated problems (`builtin`, `arithmetic@LEVEL`, `word_problems@LEVEL`), JSONL or CSV files, folders, or hub names
+    (`openai/gsm8k`, `name@config:split`); several are joined."""
     prompt_csv_url: str | None = None
     """CSV file with a column `prompt`: a path, or an http, https or file address. In place of `prompt_dataset`; a column with
     the right answers is read if there is one."""
@@ -93,8 +94,8 @@ class DataConfig:
     overlong_prompts: Literal["drop", "truncate"] = "drop"
     """Prompts that leave no room for a response: drop (and count) them, or cut the question on its left."""
     eval_datasets: Annotated[list[str], alias("eval_dataset"), FREE] = field(default_factory=list)
-    """Held-out problems, with metrics of their own for each of several data sets. Default: the test split of the built-in
-    problems when training on them, else none."""
+    """Held-out problems, with metrics of their own for each of several data sets. Default: the test splits of generated
+    problems when training on them alone, else none."""
     ptx_dataset: list[str] = field(default_factory=list)
     """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr.config import GENERATED
 from rlvr.errors import UserError, did_you_mean, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv")
@@ -62,9 +63,9 @@ def read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row]
     hub = parse_hub_name(source)
     if hub is None:
         raise UserError(
-            f"data source {source!r} is neither a file nor a folder; give `builtin`, a path that ends in "
+            f"data source {source!r} is neither a file nor a folder; give {listed(GENERATED)}, a path that ends in "
             f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
-            f"{did_you_mean(source, ['builtin']) or suggest_hub_name(source)}"
+            f"{did_you_mean(source, GENERATED) or suggest_hub_name(source)}"
         )
     yield f"data set {hub.name}", load_hub_rows(hub, split), KNOWN_SETS.get(hub.name)
 

@@ -17,7 +17,7 @@ from rlvr.boost.consistency import digest, function_digest
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
-from rlvr.config import Config, DataConfig, trains_on_builtin
+from rlvr.config import Config, DataConfig, trains_on_generated
 from rlvr.config.reward_options import function_names
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problems import Problem, with_good_golds
@@ -40,8 +40,6 @@ from rlvr.rollout.engine import Engine, Sampling
 from rlvr.run.folder import run_state
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
-
-BUILTIN = "builtin"
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def _read_training(data: DataConfig) -> list[Problem]:
 def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[EvalPrompt]:
     """The prompts of all held-out data sets."""
     data, asked = config.data, list[EvalPrompt]()
-    sources = data.eval_datasets or ([BUILTIN] if trains_on_builtin(data) else [])
+    sources = data.eval_datasets or (data.prompt_dataset if trains_on_generated(data) else [])
     how = EvalDataSettings(
         "--eval_datasets",
         max_prompt_tokens=limit,
