@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -86,7 +87,7 @@ def step(
             output_dir=str(folder), per_device_train_batch_size=count // parts, num_mini_batches=1, num_ppo_epochs=1,
             total_episodes=count, local_rollout_forward_batch_size=count, response_length=given["responses"].size(1),
             temperature=1.0 - 1e-7,  # it adds 1e-7
-            num_sample_generations=0, report_to=[], save_strategy="no", logging_strategy="no", use_cpu=True, bf16=False,
+            learning_rate=1e-3, num_sample_generations=0, report_to=[], save_strategy="no", logging_strategy="no", use_cpu=True, bf16=False,
             gradient_checkpointing=False, sft_model_path="", reward_model_path="", **settings,
         )  # fmt: skip
         tokenizer = make_tokenizer(Work())
@@ -112,6 +113,7 @@ def step(
 
     trainer.accelerator.backward = backward
     module.batch_generation, module.get_reward, module.masked_whiten = generation, rewarded, whiten
+    numpy.random.seed(0)  # by which it makes micro-batches
     try:
         trainer.train()
     finally:
