@@ -192,8 +192,8 @@ class AlgoConfig:
     """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
     cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
-    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
-    prompt), remax (a greedy response to each prompt), reinforce_pp."""
+    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, optimal_token_baseline, reinforce_pp_baseline (several
+    responses to each prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, alias("rl_gamma"), between(0, 1), read_when(run.has_token_advantages, off=1.0)] = 1.0
     """Discount per token."""
     lam: Annotated[float, alias("rl_gae_lambda"), between(0, 1), read_when(run.has_critic, run.has_fixed_lambda)] = 0.95

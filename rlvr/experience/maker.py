@@ -31,7 +31,7 @@ from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
 from rlvr.config import Config
 from rlvr.config.conditions import correction_of, kl_kind_of
-from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns, score_norms
 from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.masked import whiten
@@ -274,6 +274,7 @@ class BaseExperienceMaker(ABC):
             groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
             scored=verdicts.scored.to(device),
             greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
+            score_norms=None if scores.squared_probs is None else score_norms(scores.logprobs, scores.squared_probs),
         )
 
     def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
@@ -395,6 +396,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
                 batch_size=c.rollout.generation_batch_size,
                 pad_id=self.tokenizer.pad_token_id or 0,
                 sampled_logprobs=c.algo.old_logprobs == "sampled",
+                squared_probs=self.estimator.score_norms,
             )
             if offloaded is not None:
                 offloaded.to("cpu")

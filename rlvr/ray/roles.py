@@ -26,6 +26,7 @@ from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import freeze, resolve_precision
 from rlvr.checkpoint.checkpointer import SavedRole
 from rlvr.config import Config
+from rlvr.config.conditions import estimator_of
 from rlvr.data.examples import Example
 from rlvr.data.prompts import Prompt
 from rlvr.evaluation.prompts import EvalPrompt
@@ -291,7 +292,8 @@ class RayPPOActor(TrainablePPORole, Generates):
 
     def _readers(self, stack: ExitStack) -> list[Reader]:
         c = self.config
-        readers = [policy_reader(self.boosted, c.rollout.temperature, stack, c.algo.old_logprobs == "sampled")]
+        sampled, squared_probs = c.algo.old_logprobs == "sampled", estimator_of(c).score_norms
+        readers = [policy_reader(self.boosted, c.rollout.temperature, stack, sampled, squared_probs)]
         return [*readers, reference_reader(self.initial, c.rollout.temperature)] if self.initial else readers
 
     def evaluate(self) -> dict[str, float]:

@@ -165,6 +165,9 @@ VARIANTS = {
         "model": {"share_trunk": True}, "train": {"micro_batch_tokens": 256, "accumulation_steps": 2},
         "parallel": {"plugin": "zero1", "mixed_precision": "bf16"}, "algo": {"kl_coef": 0.0},
     },
+    "squared probabilities, further prompts": {
+        "algo": {"estimator": "optimal_token_baseline", "dynamic_sampling": True, "max_refills": 1, "kl_coef": 0.0},
+    },
     "greedy responses, rewards of the whole batch": {
         "algo": {"estimator": "remax", "positive_lm_coef": 0.1},
         "reward": {"reward_functions": ["batch.py:by_rank", "gsm8k_reward_fn"], "reward_workers": 0},
