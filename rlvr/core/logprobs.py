@@ -101,25 +101,28 @@ def chunked_logprobs(
     Raises:
         ValueError: a temperature, softcap or chunk size that is not above 0.
     """
-    tensors = (hidden, weight, targets) if bias is None else (hidden, weight, targets, bias)
-    if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
-        return handle_torch_function(
-            chunked_logprobs, tensors, hidden, weight, targets, bias=bias, temperature=temperature, softcap=softcap, scale=scale,
-            chunk_tokens=chunk_tokens, with_entropy=with_entropy, with_squared_probs=with_squared_probs, float32=float32,
-        )  # fmt: skip
     _check_temperature(temperature)
     if softcap is not None and not softcap > 0:
         raise ValueError(f"softcap must be above 0 (or None for none), got {softcap}")
     if chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
+    options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy, with_squared_probs)
+    return TokenStatistics(*_chunked(hidden, weight, targets, bias, options, float32))
+
+
+def _chunked(
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, options: "_Options", float32: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    tensors = (hidden, weight, targets) if bias is None else (hidden, weight, targets, bias)
+    if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
+        return handle_torch_function(_chunked, tensors, hidden, weight, targets, bias, options, float32)
     # The backward pass runs outside autocast, so the casts happen here, where autograd sees them.
     cast = at_least_float32 if float32 else _autocast
     hidden, weight = cast(hidden), cast(weight)
     bias = None if bias is None else cast(bias)
-    options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy, with_squared_probs)
     # Autocast would round the products of a float32 head.
     with torch.autocast(hidden.device.type, enabled=False) if float32 else nullcontext():
-        return TokenStatistics(*_ChunkedLogprobs.apply(hidden, weight, bias, targets, options))
+        return _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
 
 
 class _Options(NamedTuple):

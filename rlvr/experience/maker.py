@@ -26,9 +26,10 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.frozen import Reference
+from rlvr.boost.frozen import Frozen, Reference
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
+from rlvr.checkpoint.checkpointer import FrozenPart, SavedPart
 from rlvr.config import Config
 from rlvr.config.conditions import correction_of, kl_kind_of
 from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns, score_norms
@@ -138,6 +139,15 @@ class BaseExperienceMaker(ABC):
     @abstractmethod
     def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
         """Logprobs, reference logprobs and values of the responses."""
+
+    @abstractmethod
+    def move_reference(self, share: float) -> None:
+        """Move the reference's weights towards the actor's: all the way at `share` 1. Collective."""
+
+    @property
+    @abstractmethod
+    def saved_reference(self) -> SavedPart | None:
+        """The reference, for checkpoints; None where there is none of its own."""
 
     @torch.no_grad()
     def make_experience(
@@ -381,6 +391,15 @@ class NaiveExperienceMaker(BaseExperienceMaker):
                     samples.extend(new)
             scoring.complete()
         return Responses(rollouts, samples, scoring)
+
+    def move_reference(self, share: float) -> None:
+        assert isinstance(self.reference, Frozen)
+        with self.actor.full_weights() as actor:
+            self.reference.follow(dict(actor.named_parameters()), share)
+
+    @property
+    def saved_reference(self) -> SavedPart | None:
+        return FrozenPart(self.reference) if isinstance(self.reference, Frozen) else None
 
     def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
         c, offloaded = self.config, self.reference if self.offload_reference else None

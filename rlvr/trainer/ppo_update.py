@@ -193,6 +193,11 @@ class Learner:
                 size = self.size_of(part)
                 train_critic(self.critic, self._learned(part, size), Step(self.config, kl_coef, meter, size))
 
+    def forget_moments(self) -> None:
+        """Let the actor's optimizer begin anew."""
+        if self.actor is not None:
+            self.actor.forget_moments()
+
     def size_of(self, batch: Sequence[Experience]) -> StepSize:
         """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
         return self.total_size([item.mask for item in batch])

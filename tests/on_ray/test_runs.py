@@ -168,6 +168,7 @@ VARIANTS = {
     "squared probabilities, further prompts": {
         "algo": {"estimator": "optimal_token_baseline", "dynamic_sampling": True, "max_refills": 1, "kl_coef": 0.0},
     },
+    "a reference that is reset": {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}},
     "greedy responses, rewards of the whole batch": {
         "algo": {"estimator": "remax", "positive_lm_coef": 0.1},
         "reward": {"reward_functions": ["batch.py:by_rank", "gsm8k_reward_fn"], "reward_workers": 0},
