@@ -433,7 +433,7 @@ class OnlineTrainer(BaseTrainer):
     def _move_reference(self) -> None:
         """Let the reference follow the actor, if its turn has come. Collective.
 
-        ProRL (Liu et al. 2025, arXiv:2505.24864, sec. 2.3): the reference becomes a snapshot of the policy, and the optimizer's
+        ProRL (Liu et al. 2025, arXiv:2505.24864): the reference becomes a snapshot of the policy, and the optimizer's
         state is begun anew, so that training can go on where the divergence would hold it back. A moving average instead (a share
         below 1) is that of TR-DPO (Gorbatovski et al. 2024, arXiv:2404.09656), and TRL's `sync_ref_model`.
         """
