@@ -331,6 +331,19 @@ def test_a_stopped_run_goes_on_bit_for_bit_with_and_without_ray(
         assert mine == pytest.approx(theirs, rel=1e-12)
 
 
+def test_a_stopped_run_goes_on_with_the_reference_that_it_had(cast, micro_model, tmp_path) -> None:
+    """It is stopped after the reference became the actor, whose starting weights would be another."""
+    follows = {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}}
+    local = train(settings(micro_model, tmp_path / "local", remote=False, **follows))
+    config = settings(micro_model, tmp_path / "run", remote=True, **follows)
+    folder = stopped(config, 4)
+    assert [path.name for path in folder.glob("checkpoints/*/reference/*")] == ["weights.pt"]
+    train(merge(config, {"ckpt": {"resume": True}}))
+    assert same(folder, local)
+    for mine, theirs in zip(rows(folder), rows(local), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+
+
 def test_one_step_off_policy(cast, local, micro_model, tmp_path) -> None:
     """The first episode is on policy; the second one's responses are those of the initial weights, and weighed."""
     ahead = {
