@@ -276,6 +276,10 @@ class Boosted:
         """Load the role's whole weights, also into what the plugin keeps of them; collective."""
         self.layout.load_weights(state_dict)
 
+    def forget_moments(self) -> None:
+        """Let the optimizer begin anew, without moments; the schedule goes on."""
+        self.layout.forget_moments()
+
     def change(self, change: Callable[[Any], None]) -> None:
         """Let `change` set weights of the plain module, the same in every process; collective."""
         self.layout.change(change)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum, any_rank
-from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedRole
+from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedPart, SavedRole
 from rlvr.checkpoint.storage import checkpoint_name
 from rlvr.config import Config, LogConfig
 from rlvr.core.advantages import get_estimator
@@ -126,6 +126,10 @@ class Learns(Protocol):
         """One optimizer step on one mini-batch. Collective."""
         ...
 
+    def forget_moments(self) -> None:
+        """Let the actor's optimizer begin anew."""
+        ...
+
 
 class OnlineTrainer(BaseTrainer):
     """The loop, its hooks, and when to save.
@@ -174,6 +178,7 @@ class OnlineTrainer(BaseTrainer):
             self.save_dir,
             learner.saved_roles,
             run_state or {},
+            others=self._moving_reference(),
             replicas=learner.replicas,
             keep=config.ckpt.keep_checkpoints,
             merge=config.model.lora_merge,
@@ -448,10 +453,30 @@ class OnlineTrainer(BaseTrainer):
         metrics["time/episode"] = p.episode_seconds
         metrics["time/total"] = p.seconds
         p.end_episode()  # before the evaluation: a run that is stopped there has finished the episode
+        self._move_reference()
         self.meter, self.seconds = Meter(), {}
         if p.episode == self.plan.num_episodes or (self.eval_interval and p.episode % self.eval_interval == 0):
             metrics = self._evaluate(metrics)
         self._close_episode(metrics)
+
+    def _move_reference(self) -> None:
+        """Let the reference follow the actor, if its turn has come. Collective.
+
+        ProRL (Liu et al. 2025, arXiv:2505.24864): the reference becomes a snapshot of the policy, and the optimizer's
+        state is begun anew, so that training can go on where the divergence would hold it back. A moving average instead (a share
+        below 1) is that of TR-DPO (Gorbatovski et al. 2024, arXiv:2404.09656), and TRL's `sync_ref_model`.
+        """
+        a = self.config.algo
+        if not a.reference_reset_interval or self.progress.episode % a.reference_reset_interval:
+            return
+        self.maker.move_reference(a.reference_mix)
+        if a.reference_mix == 1:
+            self.learner.forget_moments()
+
+    def _moving_reference(self) -> Mapping[str, SavedPart]:
+        """The reference, if it follows the actor and so is a part of checkpoints."""
+        reference = self.maker.saved_reference if self.config.algo.reference_reset_interval else None
+        return {} if reference is None else {"reference": reference}
 
     def _episode_metrics(self) -> dict[str, float]:
         """The episode's metrics over all processes. Empties the buffer and adapts the KL coefficient. Collective."""
@@ -532,7 +557,7 @@ class OnlineTrainer(BaseTrainer):
         return [places[id(prompt)] for prompt in self.unsampled]
 
     def _take_up(self, loaded: Loaded) -> None:
-        """Restore the loop. Loaders follow in `fit`, which gets them; the initial model is never loaded from a checkpoint
+        """Restore the loop. Loaders follow in `fit`, which gets them; an initial model that stays is never loaded from a checkpoint
         (pitfall A35)."""
         state, own = loaded.state, loaded.own
         in_episode = state["progress"]["collect_step"] or state["progress"]["learning"]

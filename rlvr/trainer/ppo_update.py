@@ -201,6 +201,11 @@ class Learner:
             positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
         return Step(self.config, kl_coef, meter, self.size_of(batch), positives, ptx_size)
 
+    def forget_moments(self) -> None:
+        """Let the actor's optimizer begin anew."""
+        if self.actor is not None:
+            self.actor.forget_moments()
+
     def size_of(self, batch: Sequence[Experience]) -> StepSize:
         """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
         return self.total_size([item.mask for item in batch])
