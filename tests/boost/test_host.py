@@ -66,3 +66,13 @@ def test_freed_memory_between_tensors_that_live_is_given_back() -> None:
 
 def test_a_little_freed_memory_is_kept() -> None:
     assert _run(_GAPS.format(spare=2**30)) < 5
+
+
+def test_threads_do_not_spin_while_they_wait() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | {"OMP_DISPLAY_ENV": "true"}
+    for module in ("rlvr", "rlvr.cli.main", "rlvr.trainer.ppo"):
+        code = f"import {module}, torch"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        if "OPENMP DISPLAY" not in done.stderr:
+            pytest.skip("torch runs without OpenMP here")
+        assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
