@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rlvr.boost.frozen import Frozen, Precision
+from rlvr.boost.host import release_spare_memory
 from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
 from rlvr.boost.process import Replica, silence_libraries
 from rlvr.errors import UserError
@@ -185,6 +186,7 @@ class Boosted:
         self.grad_norm = self.layout.update(self.grad_clip if self.grad_clip > 0 else float("inf"), loss)
         self.skipped = 0 if math.isfinite(self.grad_norm) else self.skipped + 1
         self._advance_schedule()
+        release_spare_memory()
         return self.grad_norm
 
     def learn(self, losses: Sequence[Callable[[], Tensor]]) -> float:

@@ -22,6 +22,7 @@ from rewards.combine import Combined
 from rlvr.boost import process as processes
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.frozen import AdapterOff
+from rlvr.boost.host import set_threads
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import freeze, resolve_precision
 from rlvr.checkpoint.checkpointer import FrozenPart, SavedRole
@@ -146,7 +147,7 @@ class BasePPORole(DistributedTorchRayActor, ABC):
         if self.world_size > 1:
             self.device = _join_group(self.config)
         else:
-            processes.set_threads(self.config.train.num_threads)
+            set_threads(self.config.train.num_threads)
             self.device = processes.local_device()
 
     @abstractmethod

@@ -13,8 +13,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from rlvr.boost import process as processes
 from rlvr.boost.health import enter_phase
+from rlvr.boost.host import set_threads
 from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import ProcessInfo, replica_of
 from rlvr.checkpoint.storage import list_checkpoints
@@ -60,7 +60,7 @@ def on_ray(config: Config) -> Iterator[tuple[Session, BatchPlan, "RayHost"]]:
     """
     disable_progress_bar()
     enter_phase("start")
-    processes.set_threads(config.train.num_threads)
+    set_threads(config.train.num_threads)
     plan = plan_batches(config, 1)
     whole = wants_whole_batches(config)  # loads reward plugins: their mistakes show before a cluster is started
     lora = lora_settings(config.model)
