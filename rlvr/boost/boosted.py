@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from rlvr.boost.frozen import Frozen, Precision
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
+from rlvr.boost.optimizer import resume_lr
 from rlvr.boost.process import Replica, silence_libraries
 from rlvr.errors import UserError
 
@@ -272,6 +273,7 @@ class Boosted:
             self.layout.load_masters(state["masters"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+            resume_lr(self.lr_scheduler)
         self.skipped = state.get("skipped", 0)
 
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:

@@ -7,9 +7,11 @@ Ray cluster. The single parts are made in `rlvr.run.parts`; the steps of trainin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from rich.markup import escape
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.plugins import resolve_precision
@@ -114,7 +116,8 @@ def assemble(config: Config, session: Session, plan: BatchPlan, host: Host) -> R
     m = config.model
     resolve_source(m.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(m.tokenizer_dir or m.pretrain, m.trust_remote_code)
-    conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
+    conversation = Conversation(choose_template(build.template_name(config), tokenizer), tokenizer)
+    session.say(f"[dim]template: {escape(Path(conversation.template.source).name)}[/]")
     host.begin(tokenizer, conversation)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
