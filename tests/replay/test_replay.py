@@ -28,6 +28,7 @@ VARIANTS = {
     "adaptive kl": "--kl_coef 0.05 --kl_target 0.001",
     "dapo": "--preset dapo --num_generations 4 --max_refills 1 --accumulation_steps 1 --truncated terminal",
     "remax": "--estimator remax",
+    "a reference that follows": "--kl_coef 0.05 --reference_reset_interval 1",
     "clip-cov": "--preset clip_cov --num_generations 4 --accumulation_steps 1",
     "lora": "--lora_config {lora}",
 }
@@ -164,6 +165,10 @@ def test_the_same_responses_graded_by_another_function(run, tmp_path, capsys) ->
         (["nowhere", "--step", "1"], "nowhere is no folder of a run"),
         (["RUN", "--step", "9"], "has no step 9; it has 5 steps, 1 to 5"),
         (["RUN", "--step", "2", "--with", "lr=1"], "--lr can't be changed for a step whose responses are there"),
+        (
+            ["RUN", "--step", "2", "--with", "reference_reset_interval=1"],
+            "--reference_reset_interval can't be changed for a step",
+        ),
         (["RUN", "--step", "2", "--with", "eps_clip"], "give NAME=VALUE"),
         (["RUN", "--bisect", "--with", "eps_clip=1"], "give --step"),
         (["RUN", "--bisect", "nowhere"], "have no step in common"),
