@@ -16,6 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from rlvr.boost.host import release_spare_memory
 from rlvr.boost.process import host_name
 from rlvr.errors import UserError
 
@@ -38,7 +39,8 @@ class ProcessesLost(UserError):
 
 
 def enter_phase(phase: str) -> None:
-    """Tell the other processes that this one begins a phase."""
+    """Tell the other processes that this one begins a phase; memory that the last one has freed is not kept for it."""
+    release_spare_memory()
     _reporter.enter(phase)
 
 

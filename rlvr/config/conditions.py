@@ -133,6 +133,25 @@ def measures_divergence(c: Any) -> bool:
     return c.algo.kl_coef > 0
 
 
+def _no_copied_reference(c: Any) -> str:
+    if not measures_divergence(c):
+        return " at --kl_coef 0: there is no reference model"
+    if c.model.ref_model is not None:
+        return f": --ref_model {c.model.ref_model} is what is to be measured from"
+    return " with --lora_config: the reference is the actor with its adapter off, and so can't become the actor"
+
+
+@condition(why=_no_copied_reference)
+def copies_reference(c: Any) -> bool:
+    """The reference is a copy of the actor's starting weights."""
+    return measures_divergence(c) and c.model.lora_config is None and c.model.ref_model is None
+
+
+@condition(why=" without --reference_reset_interval", instead="give one")
+def resets_reference(c: Any) -> bool:
+    return c.algo.reference_reset_interval > 0
+
+
 @condition(why=" without --kl_target", instead="give a target")
 def adapts_kl_coef(c: Any) -> bool:
     return c.algo.kl_target is not None

@@ -193,8 +193,8 @@ class AlgoConfig:
     """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
     cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
-    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
-    prompt), remax (a greedy response to each prompt), reinforce_pp."""
+    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, optimal_token_baseline, reinforce_pp_baseline (several
+    responses to each prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, alias("rl_gamma"), between(0, 1), read_when(run.has_token_advantages, off=1.0)] = 1.0
     """Discount per token."""
     lam: Annotated[float, alias("rl_gae_lambda"), between(0, 1), read_when(run.has_critic, run.has_fixed_lambda)] = 0.95
@@ -222,6 +222,16 @@ class AlgoConfig:
     """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
     kl_horizon: Annotated[int, at_least(1), read_when(run.adapts_kl_coef)] = 10_000
     """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
+    reference_reset_interval: Annotated[int, at_least(0), read_when(run.copies_reference, off=0, strict=True)] = 0
+    """Episodes after which the model that the divergence is measured from becomes the actor as it is then, and the actor's optimizer
+    begins anew (ProRL); 0 = it stays the actor as it started."""
+    reference_mix: Annotated[
+        float,
+        alias("ref_model_mixup_alpha"),
+        Range(lambda share: 0 < share <= 1, "be above 0 and at most 1"),
+        read_when(run.resets_reference, off=1.0),
+    ] = 1.0
+    """Share of the actor in that model after each such interval; below 1 it is a moving average, and the optimizer goes on."""
     policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
     """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
     `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
@@ -368,6 +378,9 @@ class LogConfig(OutputConfig):
 
     num_sample_generations: Annotated[int, at_least(0)] = 10
     """How often in a run sample completions are shown; 0 = never."""
+    journal: Annotated[int, at_least(0)] = 0
+    """Newest episodes of which all that the update learned from is kept, under SAVE_PATH/journal: `rlvr replay` computes them
+    again. 0 = none."""
 
 
 @free_on_resume
