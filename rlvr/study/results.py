@@ -105,23 +105,26 @@ def read_results(study: Study, kept: Path | None = None) -> list[Curve]:
 
 
 def write_results(path: Path, study: Study, curves: Sequence[Curve]) -> None:
-    """Keep the curves as JSON, with the plan, and the machine and versions of the first run that is there.
+    """Keep the curves as JSON, with the plan, and the machine and versions of the first run that is there; beside it, as .md, the
+    table with these.
 
     Raises:
         UserError: it can't be written.
     """
     there = [run.folder / ENVIRONMENT for run in study.runs if (run.folder / ENVIRONMENT).is_file()]
-    if not there and path.is_file():  # nothing is here that the file does not have
-        return
-    environment = json.loads(there[0].read_text(encoding="utf-8")) if there else {}
-    kept = {
-        "study": asdict(study),
-        "environment": {name: environment[name] for name in KEPT_OF_ENVIRONMENT if name in environment},
-        "runs": [asdict(curve) for curve in curves],
-    }
+    if there:
+        environment = json.loads(there[0].read_text(encoding="utf-8"))
+        environment = {name: environment[name] for name in KEPT_OF_ENVIRONMENT if name in environment}
+    else:
+        environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+    plan = {name: value for name, value in asdict(study).items() if name != "out"}  # which is a place on this machine
+    kept = {"study": plan, "environment": environment, "runs": [asdict(curve) for curve in curves]}
+    versions = ", ".join(f"{name} {value}" for name, value in environment.items() if name not in ("device", "machine"))
+    text = f"{table(study, curves)}\n\n{environment.get('machine', '')}; {versions}.\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--results {path}: {error.strerror}") from None
 
