@@ -5,8 +5,13 @@ answers; and one boosted actor/critic core trains on the result. Importing this 
 below are loaded when they are first used.
 """
 
+import os
 from importlib import import_module
 from typing import Any
+
+# Threads that wait for each other sleep. By default they spin, for milliseconds: where other processes want the cores, a thread
+# then waits for one that is not running because of it, and work took 5 to 10 times as long. OpenMP reads this as torch loads it.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _WHERE = {
     "Config": "rlvr.config",

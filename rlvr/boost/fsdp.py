@@ -6,7 +6,7 @@ role itself, so that what reads the head's matrix inside the role's `forward` fi
 Source: Zhao et al., "PyTorch FSDP", arXiv:2304.11277; Liang et al., "TorchTitan", arXiv:2410.06511, section 2.1.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,19 @@ def whole_parameters(module: nn.Module, dtype: torch.dtype | None = None) -> Ite
         yield name, (shard if dtype is None else shard.to(dtype)).full_tensor()
 
 
-def set_parameters(module: nn.Module, weights: dict[str, Tensor]) -> None:
+def set_parameters(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Take over whole tensors for some or all of the parameters."""
+    with torch.no_grad():
+        for shard, part in own_parts(module, weights):
+            shard.copy_(part)
+
+
+def own_parts(module: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """This process's shard of each of these parameters, to be changed in place, and the same part of the whole tensor."""
     _reshard(module)
     own: dict[str, Any] = dict(module.named_parameters())
-    with torch.no_grad():
-        for name, tensor in weights.items():
-            own[name].to_local().copy_(_part(tensor, own[name]))
+    for name, whole in weights.items():
+        yield own[name].to_local(), _part(whole, own[name])
 
 
 def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -4,7 +4,6 @@
 """
 
 import atexit
-import ctypes
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rlvr.boost.host import bound_compiled_kernels, keep_freed_memory, set_threads
 from rlvr.boost.lean_import import deferred
 from rlvr.errors import UserError
 
@@ -111,6 +111,7 @@ def _launch(seed: int) -> None:
 
             install()
             keep_freed_memory()
+            bound_compiled_kernels()
     # ColossalAI calls collectives by names that newer torch wants to rename; nothing that a user could act on.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated", module="colossalai")
@@ -213,16 +214,6 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def set_threads(num_threads: int | None) -> None:
-    """Set the CPU threads of this process; by default the machine's cores divided among its processes."""
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(num_threads or max(1, _cores() // local_size))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def silence_libraries() -> Iterator[None]:
     """Silence what ColossalAI and its dependencies say about missing GPU kernels and about each other's versions."""
@@ -234,24 +225,6 @@ def silence_libraries() -> Iterator[None]:
             yield
         finally:
             logging.disable(previous)
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep what is freed for what is allocated next, instead of giving it back to the system.
-
-    By default it maps each large tensor anew and unmaps it when it is freed, and the system clears every page of the next
-    one when it is first touched: 6 to 17 % of the processor time of a forward and backward pass (model M of
-    benchmarks/, bf16), at the same peak. Freed memory stays with the process. Nothing happens with other C libraries.
-    """
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # not Linux with glibc
-        return
-    mallopt(_M_MMAP_MAX, 0)
-    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 # `Replica`: the processes that learn one copy of the model together. Data-parallel ranks and sizes are asked here.

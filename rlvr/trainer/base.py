@@ -138,7 +138,7 @@ class BaseTrainer(ABC):
         """
         self._take_up(self.checkpointer.load(Path(path)))
 
-    def _save_checkpoint(self) -> Path | None:
+    def save_checkpoint(self) -> Path | None:
         """Write a checkpoint of this moment, if there is a folder for it. Collective. Returns its folder."""
         if self.save_dir is None:
             return None
@@ -147,7 +147,7 @@ class BaseTrainer(ABC):
     def _save_result(self) -> None:
         """At the end: a last checkpoint, and the trained models. Collective."""
         if self.save_dir is not None:
-            self._save_checkpoint()
+            self.save_checkpoint()
             self.checkpointer.export()
 
     def _call(self, hook: str, *arguments: Any) -> None:
@@ -162,7 +162,7 @@ class BaseTrainer(ABC):
         """Save and stop if any process was asked to. All decide alike, or one would wait for another for ever (pitfall A24)."""
         if not self.stop_asked():
             return
-        path = self._save_checkpoint()
+        path = self.save_checkpoint()
         # No signal of its own: another process was asked.
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
 
@@ -171,7 +171,7 @@ class BaseTrainer(ABC):
         good: they are those from before the first of these steps."""
         if skipped < limit:
             return
-        path = self._save_checkpoint()
+        path = self.save_checkpoint()
         role = next(iter(self.checkpointer.roles))
         raise UserError(
             f"in {skipped} optimizer steps in a row the gradient was not finite, and they were skipped (--max_skipped_steps {limit}). "

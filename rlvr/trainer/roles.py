@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.frozen import AdapterOff, Reference
+from rlvr.boost.frozen import AdapterOff, Frozen, Reference
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
 from rlvr.experience.maker import SampleScorer
@@ -110,6 +110,16 @@ def make_reference(model: Any, actor: Boosted, kl_coef: float) -> Reference | No
     if actor.unwrapped.has_adapter:
         return AdapterOff(actor.unwrapped, actor.forward)
     raise UserError(f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0")
+
+
+def check_follows(reference: Reference | None, actor: Boosted, share: float) -> None:
+    """Raise `UserError` unless this reference can move towards the actor by this share (`reference_mix`)."""
+    if not isinstance(reference, Frozen) or actor.unwrapped.has_adapter:
+        why = (
+            "with LoRA it is not made of the actor's weights" if reference is not None else "at kl_coef 0 there is none"
+        )
+        raise UserError(f"reference_reset_interval lets the reference become the actor, and {why}: leave it out")
+    reference.check_follows(actor.shapes(), share)
 
 
 def as_scorer(

