@@ -23,7 +23,7 @@ from benchmarks.machine import processor
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "benchmarks" / "results" / "installation.md"
-EXTRAS = "report,smollm2"
+EXTRAS = "report"  # smollm2 is left out: with pip, its package compiles llama.cpp
 SMALL = "--experience_batch_size 64 --train_batch_size 32 --eval_samples 32".split()
 TRAIN = ["train", "--reward_functions", "gsm8k_reward_fn", "--save_path", "run", *SMALL]
 ANSWERS = [{"response": "<think>6 * 7</think><answer>42</answer>", "gold": "42"}, {"response": "41", "gold": "42"}]

@@ -23,6 +23,8 @@ MISTAKES = [
     (["train", "--reward_functions", "broken.py:f"], "can't import broken.py: NameError: name 'foo' is not defined (broken.py:2)"),
     ([*REWARD, "--reward_plugins", "nosuch.py"], "there is no file nosuch.py"),
     ([*REWARD, "--num_episodes", "-1"], "must be at least 1"),
+    ([*REWARD, "--total_episodes", "9"], "unknown flag --total_episodes. Here: TRL counts responses of the whole run: --num_episodes"),
+    ([*REWARD, "--need-optim-ckpt"], "Here: optimizer states are in every checkpoint"),
     ([*REWARD, "--prompt_dataset", "promts.jsonl"], "Did you mean 'prompts.jsonl'"),
     ([*REWARD, "--prompt_dataset", "builtin:tset"], "builtin:test"),
     ([*REWARD, "--eval_datasets", "nosuch.csv"], "data file nosuch.csv: no such file"),
