@@ -132,7 +132,7 @@ class Session:
 
     def note(self, text: str) -> None:
         """Print a note that the user may want to know of."""
-        self.say(f"[yellow]note:[/] {text}")
+        self.say(f"[yellow]note:[/] {escape(text)}")
 
     def say(self, text: str) -> None:
         """Print a line; only its own markup is coloured."""
@@ -146,9 +146,9 @@ class Session:
         """
         if self.checkpoint is not None:
             trainer.load_checkpoint(self.checkpoint)
-            self.console.print(f"going on from {self.checkpoint} ({trainer.place})")
+            self.console.print(f"going on from {escape(str(self.checkpoint))} ({trainer.place})")
         elif resume:
-            self.console.print(f"no checkpoint under {self.folder} yet: starting from the beginning")
+            self.console.print(f"no checkpoint under {escape(str(self.folder))} yet: starting from the beginning")
         trainer.write_metrics(self.folder, resumed=self.checkpoint is not None)
 
     def track(self, trainer: BaseTrainer, config: AnyConfig) -> None:
@@ -178,13 +178,13 @@ def print_header(session: Session, config: Config, plan: BatchPlan, where: str) 
     """Print the plan of the run. `where` names machines, processes and precision."""
     sources = [redacted(config.data.prompt_csv_url)] if config.data.prompt_csv_url else config.data.prompt_dataset
     session.say(
-        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(sources)} with {describe_rewards(config)}; "
-        f"model {config.model.pretrain}; {where}"
+        f"[bold]rlvr[/]: {config.algo.estimator} on {escape(', '.join(sources))} with {escape(describe_rewards(config))}; "
+        f"model {escape(config.model.pretrain)}; {where}"
     )
     t = config.train
     session.say(
         f"{plan.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
-        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {session.folder}"
+        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {escape(str(session.folder))}"
     )
     tree = to_dict(config)
     if config.algo.preset:

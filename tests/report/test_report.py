@@ -1,5 +1,6 @@
 """The report: what it reads, what it draws, what it must not let through. (tests/report/test_page.py looks at it in a browser.)"""
 
+import http.client
 import json
 import math
 import re
@@ -239,3 +240,18 @@ def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(UserError, match=r"rlvr\[report\]"):
         render(read_runs([make_run(tmp_path / "a")]))
+
+
+def test_a_page_of_elsewhere_can_not_read_what_is_served(tmp_path: Path) -> None:
+    """Its name may be made to lead here; the browser then sends that name as the host."""
+    server = make_server([str(make_run(tmp_path / "a"))], 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for host, status in (("127.0.0.1:1", 204), ("localhost:1", 204), ("evil.example:1", 403), ("", 403)):
+            asked = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+            asked.request("GET", "/alive", headers={"Host": host})
+            assert asked.getresponse().status == status, host
+            asked.close()
+    finally:
+        server.shutdown()
+        server.server_close()
