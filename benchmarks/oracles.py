@@ -1,10 +1,11 @@
 """Loss and gradient of each variant, here and in TRL: the same model, rollouts and rewards, in float64.
 
-    uv run python -m benchmarks.oracles --save      # a minute on an idle core
+    uv run python -m benchmarks.oracles --save      # two minutes on an idle core
 
 TRL's side is its own `GRPOTrainer` (of the TRL that is installed): its `_generate_and_score_completions` makes advantages of
 given responses and rewards, and its `_compute_loss` the loss. Ours is `policy_loss` of `rlvr.trainer.ppo_update` on the same
 responses, and the estimators of `rlvr.core.advantages`. A difference of more than rounding is explained where its variant is listed.
+PPO, which TRL no longer has, is compared with its last release that did (`benchmarks.ppo_oracle`).
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks import ppo_oracle
 from rlvr.config import Config, by_section, merge
 from rlvr.core.advantages import AdvantageInputs, get_estimator
 from rlvr.core.losses import StepSize
@@ -362,13 +364,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--save", action="store_true", help=f"write benchmarks/results/{RESULTS.name}")
     arguments = parser.parse_args()
-    rows = all_rows()
+    rows, of_ppo = all_rows(), ppo_oracle.rows()
     head = ", ".join(f"{name} {version(name)}" for name in ("trl", "torch", "transformers"))
-    text = f"# oracles\n\n{head}; float64 on the CPU\n\n{table(rows)}\n"
+    text = (
+        f"# oracles\n\n{head}; float64 on the CPU\n\n{table(rows)}\n\n"
+        f"PPO: trl {ppo_oracle.TRL}\n\n{ppo_oracle.table(of_ppo)}\n"
+    )
     print(text)
     if arguments.save:
         RESULTS.write_text(text)
-    return int(not all(row.expected for row in rows))
+    return int(not (all(row.expected for row in rows) and all(row.expected for row in of_ppo)))
 
 
 if __name__ == "__main__":

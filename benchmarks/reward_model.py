@@ -1,7 +1,7 @@
 """A reward model learned from graded samples, PPO on it, and what that does to the truth: docs/reward_models.md.
 
-    uv run --with matplotlib python -m benchmarks.reward_model                    # everything; see docs for the time
-    uv run --with matplotlib python -m benchmarks.reward_model --out runs/rm --plot_only
+    uv run python -m benchmarks.reward_model                    # everything; see docs for the time
+    uv run python -m benchmarks.reward_model --out runs/rm --plot_only
 
 On the built-in model and problems. Samples of the model are graded by the rule; a right and a wrong response to the same
 problem are a pair. A reward model learns from them, and PPO maximises it twice: almost free to move away from the initial
@@ -16,9 +16,8 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from benchmarks.presets import import_pyplot
+from rlvr.report.figures import check_figure, figure
 
 ROOT = Path(__file__).parents[1]
 RULE = ["--reward_functions", "gsm8k_reward_fn", "--reward_weights", "0"]
@@ -36,7 +35,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, default=ROOT / "docs" / "reward_hacking.png", help="file of the plot")
     parser.add_argument("--plot_only", action="store_true", help="run nothing; draw what is there")
     arguments = parser.parse_args()
-    pyplot = import_pyplot()
+    check_figure("--plot", arguments.plot)
     out = arguments.out.resolve()
     folders = {kl_coef: out / f"ppo-kl-{kl_coef}" for kl_coef in KL_COEFS}
     if not arguments.plot_only:
@@ -45,7 +44,7 @@ def main() -> None:
         for kl_coef, folder in folders.items():
             train_policy(folder, out / "rm", kl_coef, arguments.episodes)
     curves = {kl_coef: read_rows(folder) for kl_coef, folder in folders.items()}
-    draw(pyplot, curves, arguments.plot)
+    draw(curves, arguments.plot)
     print(table(curves))
     print(f"drawn: {arguments.plot}")
     accuracy = held_out_accuracy(out / "rm")
@@ -144,24 +143,23 @@ def held_out_accuracy(folder: Path) -> float:
 Curves = dict[float, list[dict[str, float]]]
 
 
-def draw(pyplot: Any, curves: Curves, path: Path) -> None:
+def draw(curves: Curves, path: Path) -> None:
     """For each run: the reward model's score and the rule's accuracy on the same responses, episode by episode."""
-    figure, places = pyplot.subplots(1, len(curves), figsize=(11, 4.2), layout="constrained")
-    for truth, (kl_coef, rows) in zip(places, curves.items(), strict=True):
-        paid = [row for row in rows if "reward/reward_model" in row]
-        episodes = [row["step"] for row in paid]
-        score = truth.twinx()
-        truth.plot(episodes, [100 * row["outcome/correct"] for row in paid], color="C0", label="right by the rule, %")
-        score.plot(
-            episodes, [row["reward/reward_model"] for row in paid], color="C1", label="score of the reward model"
-        )
-        truth.set(xlabel="episode", ylabel="right by the rule, %", ylim=(0, 101), title=f"--kl_coef {kl_coef}")
-        score.set(ylabel="score of the reward model")
-        truth.grid(alpha=0.3)
-        lines = truth.get_lines() + score.get_lines()
-        truth.legend(lines, [line.get_label() for line in lines], loc="center right", fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with figure(path, columns=len(curves), width=11, height=4.2) as (_, places):
+        for truth, (kl_coef, rows) in zip(places, curves.items(), strict=True):
+            paid = [row for row in rows if "reward/reward_model" in row]
+            episodes = [row["step"] for row in paid]
+            score = truth.twinx()
+            truth.plot(
+                episodes, [100 * row["outcome/correct"] for row in paid], color="C0", label="right by the rule, %"
+            )
+            score.plot(
+                episodes, [row["reward/reward_model"] for row in paid], color="C1", label="score of the reward model"
+            )
+            truth.set(xlabel="episode", ylabel="right by the rule, %", ylim=(0, 101), title=f"--kl_coef {kl_coef}")
+            score.set(ylabel="score of the reward model")
+            lines = truth.get_lines() + score.get_lines()
+            truth.legend(lines, [line.get_label() for line in lines], loc="center right", fontsize=9)
 
 
 def table(curves: Curves) -> str:

@@ -4,6 +4,8 @@ Checks the settings, joins the process group, opens the run's folder, and trains
 runs are in `rlvr.run.supervised`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from rlvr.config import Config, base_config, by_section
 from rlvr.errors import UserError
 from rlvr.run import assembly
 from rlvr.run.session import Session, join
-from rlvr.validate.ppo import check_config, plan_batches
+from rlvr.validate.ppo import BatchPlan, check_config, plan_batches
+from rlvr.validate.sources import check_sources
 
 
 @report_lost_processes()
@@ -35,12 +38,26 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
     config = config or base_config(by_section(settings))
     check_config(config)
-    if config.ray.ray:
-        from rlvr.ray.train import train_on_ray
+    check_sources(config)
+    with hosted(config) as (session, plan, host):
+        assembly.train(config, session, plan, host)
+    return session.folder
 
-        return train_on_ray(config)
+
+@contextmanager
+def hosted(config: Config) -> Iterator[tuple[Session, BatchPlan, assembly.Host]]:
+    """The session of a run, its batch arithmetic, and what makes its roles: in this process group, or on Ray. Collective.
+
+    Raises:
+        UserError: as `train`.
+    """
+    if config.ray.ray:
+        from rlvr.ray.train import on_ray
+
+        with on_ray(config) as hosted_on_ray:
+            yield hosted_on_ray
+        return
     process = join(config)
     plan = plan_batches(config, process.world_size)
     with Session.open(config, process) as session:
-        assembly.train(config, session, plan, assembly.LocalHost(config, session, plan, process))
-    return session.folder
+        yield session, plan, assembly.LocalHost(config, session, plan, process)

@@ -38,6 +38,7 @@ class Mutant:
 MISMATCH = "rlvr/core/mismatch.py"
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
 CONTROL = "rlvr/core/entropy_control.py"
+STATISTICS = "rlvr/evaluation/statistics.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
 # fmt: off
 MUTANTS = [
@@ -60,6 +61,17 @@ MUTANTS = [
     Mutant("accumulation: tokens of the micro-batch", LOSSES, "/ (size.tokens or 1.0)", "/ max(1, int(mask.sum()))", "tests/trainer/test_learning.py", "a20"),
     Mutant("GAE without lambda", PER_TOKEN, "delta + gamma * lam * next_advantage", "delta + gamma * next_advantage", "tests/core/test_advantages.py"),
     Mutant("GAE reads values outside the mask", PER_TOKEN, "next_value = torch.where(here, values[:, t], next_value)", "next_value = values[:, t]", "tests/core/test_advantages.py"),
+    Mutant("optimal token baseline: each token's own norm", PER_TOKEN, "norms.cumsum(dim=1)", "norms", "tests/core/test_grouped.py"),
+    Mutant("optimal token baseline: foreign tokens shift the places", PER_TOKEN, "(~mask).long().argsort(dim=1, stable=True)", "torch.arange(mask.size(1)).expand(mask.shape)", "tests/core/test_grouped.py"),
+    Mutant("optimal token baseline: compared with itself alone", PER_TOKEN, "(left > 1) & (weight > 0)", "(left > 0) & (weight > 0)", "tests/core/test_grouped.py"),
+    Mutant("optimal token baseline: unscored responses weigh, too", PER_TOKEN, "(mask & g.counted[:, None]).gather", "mask.gather", "tests/core/test_grouped.py"),
+    Mutant("score norms: the token's probability once", PER_TOKEN, "1.0 - 2.0 * logprobs.double().exp()", "1.0 - logprobs.double().exp()", "tests/core/test_grouped.py"),
+    Mutant("squared probabilities that are not squared", "rlvr/core/logprobs.py", "logp.exp_().square_().sum(dim=1)", "logp.exp_().sum(dim=1)", "tests/core/test_logprobs.py", "squared"),
+    Mutant("reference: follows after every episode", "rlvr/trainer/online.py", "a.reference_reset_interval or self.progress.episode % a.reference_reset_interval", "a.reference_reset_interval", "tests/trainer/test_reference.py", "every_so_many"),
+    Mutant("reference: moves the other way", "rlvr/boost/frozen.py", "p.lerp_(target, share)", "p.lerp_(target, -share)", "tests/trainer/test_reference.py", "moving_average"),
+    Mutant("reference: the optimizer goes on after a reset", "rlvr/trainer/online.py", "if a.reference_mix == 1:", "if a.reference_mix > 1:", "tests/trainer/test_reference.py", "begins_anew_where"),
+    Mutant("reference: a resumed run has the first one", "rlvr/trainer/online.py", "others=self._moving_reference(),", "", "tests/trainer/test_reference.py", "stopped"),
+    Mutant("reference: small moves are rounded away", "rlvr/boost/frozen.py", "if share < 1 and ", "if share < 0 and ", "tests/trainer/test_reference.py", "can_not_follow"),
     Mutant("schedule: the floor is the start of the line", "rlvr/boost/optimizer.py", "return floor + (1 - floor) * (1 - share)\n", "return floor + (1 - floor) * share\n", "tests/trainer/test_learning.py", "a22"),
     Mutant("schedule: constant falls as the line does", "rlvr/boost/optimizer.py", 'if shape == "constant":', 'if shape == "none":', "tests/trainer/test_learning.py", "a22"),
     Mutant("KL sign in the reward", "rlvr/core/kl.py", "torch.where(mask, -kl_coef * ", "torch.where(mask, kl_coef * ", "tests/core/test_rewards.py"),
@@ -81,7 +93,7 @@ MUTANTS = [
     Mutant("prompts of a refill are thrown away", "rlvr/experience/dynamic_sampling.py", "            waiting += next_prompts()", "            waiting[:] = next_prompts()[:1]", "tests/trainer/test_dynamic.py", "come_first"),
     Mutant("explained variance of the critic's own targets", MAKER, "plain_returns(inputs), learned", "out.returns, learned", "tests/experience/test_explained_variance.py"),
     Mutant("the critic's steps all on the whole batch", "rlvr/trainer/ppo_update.py", "return [batch[a:b] for a, b in pairwise(cuts) if a < b]", "return [batch for a, b in pairwise(cuts) if a < b]", "tests/trainer/test_estimators.py", "several_steps"),
-    Mutant("old logprobs at temperature 1", SCORING, "out = run(batch, temperature)", "out = run(batch, 1.0)", "tests/trainer/test_ppo.py", "a16"),
+    Mutant("old logprobs at temperature 1", SCORING, "run(batch, temperature, True,", "run(batch, 1.0, True,", "tests/trainer/test_ppo.py", "a16"),
     Mutant("reference logprobs at temperature 1", SCORING, "reference.forward(batch, temperature,", "reference.forward(batch, 1.0,", "tests/trainer/test_ppo.py", "a02"),
     Mutant("sign of the entropy bonus", "rlvr/trainer/ppo_update.py", "per_token - a.entropy_coef * new.entropy", "per_token + a.entropy_coef * new.entropy", "tests/trainer/test_learning.py", "entropy"),
     Mutant("resume without the random state", "rlvr/checkpoint/storage.py", 'torch.set_rng_state(state["cpu"])', "pass", "tests/trainer/test_resume.py", "random_numbers"),
@@ -91,6 +103,10 @@ MUTANTS = [
     Mutant("no reward deadline", "rewards/pool/limits.py", "return elapsed_s > deadline_s + min(waited_s, deadline_s)", "return elapsed_s > 1e9", "tests/rewards/pool"),
     Mutant("grader: nearly equal numbers are equal", "rewards/maths/equivalence.py", "if numbers[0] is not None and numbers[0] == numbers[1]:", "if None not in numbers and abs(numbers[0] - numbers[1]) < 0.01:", "tests/rewards/test_grade.py tests/rewards/maths/test_compare.py"),
     Mutant("grader: whole numbers by their length", "rewards/maths/equivalence.py", 'answer.lstrip("0") == gold.lstrip("0")', "len(answer) == len(gold)", "tests/rewards/test_grade.py"),
+    Mutant("groups that are all right are counted as signal", STATISTICS, "- math.comb(right, k) / math.comb(samples, k)", "", "tests/evaluation/test_statistics.py", "signal"),
+    Mutant("bootstrap: resampled over all strata", STATISTICS, "for values in strata for value in draw.choices(values, k=len(values))", "for values in strata for value in draw.choices([v for vs in strata for v in vs], k=len(values))", "tests/evaluation/test_statistics.py", "bootstrap"),
+    Mutant("paired difference: another seed's baseline", "rlvr/study/results.py", "ends[other, curve.seed]))", "min(ends.values())))", "tests/study/test_results.py", "seed_by_seed"),
+    Mutant("generated problems: a sum and its mirror image in two splits", "rlvr/data/patterns.py", "both.reverse()", "pass", "tests/data/test_generated.py", "mirror"),
 ]
 # fmt: on
 

@@ -174,6 +174,15 @@ def still(plugin: str, precision: str) -> dict[str, Any]:
     return {"rows": sink.rows, "before": before, "after": weights(trainer)}
 
 
+def reset(plugin: str, precision: str) -> list[dict[str, float]]:
+    """Metrics of each episode of a run that samples for itself, whose reference becomes the actor after each."""
+    sink = Rows()
+    trainer = make(plugin, precision, kl_coef=0.05, reference_reset_interval=1)
+    trainer.tracker.sinks.append(sink)
+    trainer.fit(*PLAN, share())
+    return sink.rows
+
+
 def groups() -> list[list[list[str]]]:
     """Which problems each rank's responses belong to, in order, with four responses to each."""
     trainer = make("zero2", "fp32", engine=ResponseOfPrompt(4), **GROUPED)
@@ -199,6 +208,7 @@ def everything(folder: Path) -> dict[str, Any]:
             if world_size < 4:
                 results[f"{plugin} {precision} struck"] = struck(plugin, precision)
                 results[f"{plugin} {precision} still"] = still(plugin, precision)
+                results[f"{plugin} {precision} reset"] = reset(plugin, precision)
     for kind, changes in KINDS.items():
         plugin = "ddp" if world_size == 1 else "fsdp"
         results[f"{plugin} {kind}"] = train(plugin, "fp32", **changes)

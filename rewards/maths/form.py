@@ -18,6 +18,7 @@ numbers, factorials and binomials are closed forms, alone and with one coefficie
 
 from collections.abc import Iterator
 from enum import StrEnum
+from fractions import Fraction
 from typing import Literal, get_args
 
 from rewards.maths.evaluate import exact
@@ -163,9 +164,9 @@ def _is_mixed(node: Op) -> bool:
 
 
 def _of_product(node: Op) -> Iterator[Undone]:
-    """More than one plain factor, or a quotient of plain numbers."""
+    """More than one plain factor (42 * 1, too), or a quotient of plain numbers."""
     above, below = _factors(node)
-    if sum(map(_is_plain, above)) > 1 or sum(map(_is_plain, below)) > 1:
+    if any(sum(map(_is_plain, side)) > 1 or sum(isinstance(f, Number) for f in side) > 1 for side in (above, below)):
         yield Undone.PRODUCT
     elif any(map(_is_plain, above)) and any(map(_is_plain, below)):
         fraction = any(isinstance(f, Number) and f.value.denominator != 1 for f in (*above, *below))
@@ -178,12 +179,19 @@ def _factors(node: Node) -> tuple[list[Node], list[Node]]:
     if is_op(node, "neg"):
         return _factors(node.args[0])
     if is_op(node, "mul"):
-        pairs = [_factors(a) for a in node.args]
+        pairs = [_factor_of_product(a) for a in node.args]
         return [f for above, _ in pairs for f in above], [f for _, below in pairs for f in below]
     if is_op(node, "div"):
         (above, below), (under, over) = map(_factors, node.args)
         return above + over, below + under
     return [node], []
+
+
+def _factor_of_product(node: Node) -> tuple[list[Node], list[Node]]:
+    """A quarter is a 4 below the line: 1/4 * 5 pi is 5 pi / 4."""
+    if isinstance(node, Number) and abs(node.value.numerator) == 1 < node.value.denominator and node.places is None:
+        return [], [Number(Fraction(node.value.denominator))]
+    return _factors(node)
 
 
 def _is_plain(factor: Node) -> bool:

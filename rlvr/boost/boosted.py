@@ -21,6 +21,7 @@ from rlvr.boost.frozen import Frozen, Precision
 from rlvr.boost.health import report_progress
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
+from rlvr.boost.optimizer import resume_lr
 from rlvr.boost.process import Replica, silence_libraries
 from rlvr.errors import UserError
 
@@ -202,6 +203,19 @@ class Boosted:
         self.layout.accumulate(losses, self._accumulate)
         return self.step()
 
+    def gradient(self, losses: Sequence[Callable[[], Tensor]]) -> Tensor:
+        """[weights that learn] the gradient of these shares of a loss in float32, with no step taken and none begun. Only where
+        the plugin leaves gradients with the weights (ddp)."""
+        assert self.optimizer is not None
+        learned = [p for p in self.unwrapped.parameters() if p.requires_grad]
+        if losses:
+            self.layout.accumulate(losses, self._accumulate)
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad.detach() for p in learned]
+        flat = torch.cat([part.float().flatten().cpu() for part in parts])
+        self.optimizer.zero_grad()
+        self._loss = 0.0
+        return flat
+
     def _advance_schedule(self) -> None:
         if self.lr_scheduler is not None:
             with warnings.catch_warnings():
@@ -261,11 +275,16 @@ class Boosted:
             self.layout.load_masters(state["masters"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+            resume_lr(self.lr_scheduler)
         self.skipped = state.get("skipped", 0)
 
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:
         """Load the role's whole weights, also into what the plugin keeps of them; collective."""
         self.layout.load_weights(state_dict)
+
+    def forget_moments(self) -> None:
+        """Let the optimizer begin anew, without moments; the schedule goes on."""
+        self.layout.forget_moments()
 
     def change(self, change: Callable[[Any], None]) -> None:
         """Let `change` set weights of the plain module, the same in every process; collective."""

@@ -91,12 +91,12 @@ def function_digest(function: Callable[..., Any]) -> str:
         return getattr(function, "__qualname__", type(function).__name__)
 
 
-def weights_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Changes when weights are other ones; looks at some numbers of each tensor, evenly spread."""
+def weights_digest(tensors: Iterable[tuple[str, Tensor]], *, whole: bool = False) -> str:
+    """Changes when weights are other ones; looks at some numbers of each tensor, evenly spread, or with `whole` at all."""
     digest_of_all = hashlib.blake2b(digest_size=8)
     for name, tensor in tensors:
         flat = tensor.detach().flatten()
-        some = flat[:: max(1, flat.numel() // _SAMPLES)].contiguous().cpu()
+        some = flat[:: 1 if whole else max(1, flat.numel() // _SAMPLES)].contiguous().cpu()
         digest_of_all.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
         digest_of_all.update(some.view(torch.uint8).numpy().tobytes() if some.numel() else b"")
     return digest_of_all.hexdigest()

@@ -5,15 +5,16 @@ bit, and the divergence of a policy that has not moved is 0. `AdapterOff` needs 
 without its adapter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
 from rlvr.boost.layout import exact_buffers
+from rlvr.errors import UserError
 from rlvr.models.actor import Actor, ActorOutput
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.lora import adapter_off
@@ -76,6 +77,47 @@ class Frozen:
         short = self.precision.autocast
         with torch.autocast(self.device.type, dtype=short or torch.bfloat16, enabled=short is not None):
             return self.model(*args, **kwargs)
+
+    def check_follows(self, shapes: Mapping[str, torch.Size], share: float) -> None:
+        """Raise `UserError` unless the model can `follow` a policy of these weights by this share."""
+        wrong = [name for name, p in self.model.named_parameters() if shapes.get(name) != p.shape]
+        if wrong:
+            raise UserError(
+                f"the reference is another model than the actor, which has no such {wrong[0]}, and so can't become it: leave "
+                "reference_reset_interval out, or start both from one model"
+            )
+        if share < 1 and self.precision.weights.itemsize < 4:
+            raise UserError(
+                f"reference_mix {share:g} would be lost in rounding: the reference's weights are {self.precision.weights}, as the "
+                "actor's. Give --mixed_precision fp32, or --plugin ddp, whose weights stay in float32, or leave --reference_mix out"
+            )
+
+    @torch.no_grad()
+    def follow(self, policy: Mapping[str, Tensor], share: float = 1.0) -> None:
+        """Move the weights to (1 - share) x own + share x the policy's. At 1 they become the policy's, bit for bit.
+
+        Args:
+            policy: whole weights by name, the same in every process; what this model does not have is left out.
+            share: in (0, 1].
+        """
+        own = dict(self.model.named_parameters())
+        pairs: Iterable[tuple[Tensor, Tensor]] = ((p, policy[name]) for name, p in own.items())
+        if self.sharded:
+            from rlvr.boost.fsdp import own_parts
+
+            pairs = own_parts(self.model, {name: policy[name] for name in own})
+        for p, given in pairs:
+            target = given.to(p.device, p.dtype)
+            p.copy_(target) if share == 1 else p.lerp_(target, share)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Whole weights by name in main memory, in rank 0; elsewhere none, where they are sharded. Collective."""
+        if not self.sharded:
+            return {name: p.detach().cpu() for name, p in self.model.named_parameters()}
+        from rlvr.boost.fsdp import whole_parameters
+
+        is_main = dist.get_rank() == 0
+        return {name: whole.cpu() for name, whole in whole_parameters(self.model) if is_main}
 
     def to(self, device: torch.device | str) -> "Frozen":
         """Move the model (for offloading it while others learn)."""

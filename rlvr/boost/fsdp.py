@@ -6,8 +6,9 @@ role itself, so that what reads the head's matrix inside the role's `forward` fi
 Source: Zhao et al., "PyTorch FSDP", arXiv:2304.11277; Liang et al., "TorchTitan", arXiv:2410.06511, section 2.1.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torch.optim import Optimizer
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
 from rlvr.boost.process import ACCELERATORS, local_device
+from rlvr.boost.tensor_files import read_tensors, write_tensors
 from rlvr.errors import UserError
 
 try:
@@ -42,13 +44,19 @@ def whole_parameters(module: nn.Module, dtype: torch.dtype | None = None) -> Ite
         yield name, (shard if dtype is None else shard.to(dtype)).full_tensor()
 
 
-def set_parameters(module: nn.Module, weights: dict[str, Tensor]) -> None:
+def set_parameters(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Take over whole tensors for some or all of the parameters."""
+    with torch.no_grad():
+        for shard, part in own_parts(module, weights):
+            shard.copy_(part)
+
+
+def own_parts(module: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """This process's shard of each of these parameters, to be changed in place, and the same part of the whole tensor."""
     _reshard(module)
     own: dict[str, Any] = dict(module.named_parameters())
-    with torch.no_grad():
-        for name, tensor in weights.items():
-            own[name].to_local().copy_(_part(tensor, own[name]))
+    for name, whole in weights.items():
+        yield own[name].to_local(), _part(whole, own[name])
 
 
 def whole_optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -126,10 +134,10 @@ class FsdpCheckpointIO(GeneralCheckpointIO):
     ) -> None:
         whole = whole_optimizer_state(optimizer.optim)
         if dist.get_rank() == 0:
-            torch.save(whole, checkpoint)
+            write_tensors(whole, Path(checkpoint))
 
     def load_unsharded_optimizer(self, optimizer: Any, checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        set_optimizer_state(optimizer.optim, torch.load(checkpoint, map_location="cpu", weights_only=True))
+        set_optimizer_state(optimizer.optim, read_tensors(Path(checkpoint)))
 
     def save_sharded_model(self, *args: Any, **kwargs: Any) -> None:
         """Not under FSDP.

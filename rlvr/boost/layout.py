@@ -104,6 +104,13 @@ class Layout:
         self.optimizer.step()
         return norm / scale if found is None else float(found)
 
+    def forget_moments(self) -> None:
+        """Let the optimizer begin anew: no moments, no steps counted. Learning rates stay."""
+        optimizer = self.optimizer
+        while hasattr(optimizer, "optim"):  # inside the Booster's wrappers
+            optimizer = optimizer.optim
+        optimizer.state.clear()
+
     def discard(self) -> None:
         """Let go of the gradients: between steps they take no memory."""
         self.optimizer.zero_grad()

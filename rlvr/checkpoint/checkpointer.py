@@ -5,56 +5,91 @@ optimizers), a state that is the same in every process (plain JSON), and a state
 the latter two by `state_dict` and `own_state_dict`, so PPO, supervised training and a run on Ray share this file. How folders
 are laid out and written is in `rlvr.checkpoint.storage`.
 
-The initial model is in no checkpoint, on purpose: it is loaded anew from where the run started, so no resume can overwrite it.
+The initial model is in no checkpoint, on purpose: it is loaded anew from where the run started, so no resume can overwrite it. Only
+a reference that follows the actor is, as it is nowhere else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch import Tensor
 
 from rlvr.boost.boosted import Boosted
+from rlvr.boost.consistency import weights_digest
+from rlvr.boost.frozen import Frozen
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import gather_json
 from rlvr.checkpoint import storage
+from rlvr.config.catalog import catalog
+from rlvr.config.fields import GROWS
+from rlvr.config.layers import OF_TINY
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
+from rlvr.models.saved import trained_model
 
-FORMAT = 3
+FORMAT = 4
 """Format of checkpoints. A checkpoint of another is refused."""
 
 WriteRole = Callable[[Path], None]
 """Writes a role into a folder; called in the main process only."""
 
 
-class SavedRole(Protocol):
-    """A role as the checkpointer sees it: a `BoostedRole` in this process, or a group of Ray actors.
+class SavedPart(Protocol):
+    """A model as the checkpointer sees it.
 
     Saving has two halves: entering the context gathers sharded weights and is collective; the function that it gives writes
     files, in the main process alone.
     """
 
     def saving(self) -> AbstractContextManager[WriteRole]:
-        """Gives a function that writes weights, optimizer, master weights and schedule. Collective to enter.
+        """Gives a function that writes all that `load` restores. Collective to enter.
 
         Raises:
-            NotFinite: some of these are not finite. On Ray it comes from the function.
+            NotFinite: some of it is not finite. On Ray it comes from the function.
         """
         ...
+
+    def load(self, folder: Path) -> None:
+        """Restore what `saving` wrote. Collective."""
+        ...
+
+
+class SavedRole(SavedPart, Protocol):
+    """A role that learns: a `BoostedRole` in this process, or a group of Ray actors. What it saves is weights, optimizer, master
+    weights and schedule."""
 
     def exporting(self, merge: bool) -> AbstractContextManager[WriteRole]:
         """Gives a function that writes the trained model; with `merge` a whole one, even if only adapters learn. Collective to
         enter."""
         ...
 
-    def load(self, folder: Path) -> None:
-        """Restore what `saving` wrote. Collective."""
+    def digest(self) -> str:
+        """Changes when a bit of the weights does, as precise as they are. Collective; the same in all processes."""
         ...
+
+
+@dataclass(frozen=True)
+class FrozenPart:
+    """A model in this process that only infers, as a `SavedPart`."""
+
+    model: Frozen
+
+    @contextmanager
+    def saving(self) -> Iterator[WriteRole]:
+        weights = self.model.weights()
+        check_finite(weights.items())
+        yield lambda folder: storage.save_tensors(weights, folder / storage.WEIGHTS)
+
+    def load(self, folder: Path) -> None:
+        """Restore the weights."""
+        self.model.follow(storage.load_tensors(folder / storage.WEIGHTS))
 
 
 @dataclass(frozen=True)
@@ -101,6 +136,11 @@ class BoostedRole:
             _load_whole(role, folder / "modeling")
         # After the weights, as `load_training_state` asks for.
         role.load_training_state(storage.load_tensors(folder / storage.TRAINING))
+
+    def digest(self) -> str:
+        with self.role.full_precision_weights() as module:
+            is_main = not dist.is_initialized() or dist.get_rank() == 0
+            return str(gather_json(weights_digest(module.state_dict().items(), whole=True) if is_main else None)[0])
 
 
 class NotFinite(UserError):
@@ -165,6 +205,7 @@ class Checkpointer:
         folder: the run's; None = nothing can be saved.
         roles: the roles that learn, by the names of their folders.
         run_state: identifies the run (plain JSON); a checkpoint with another is refused.
+        others: models that are saved beside them, and are no result.
         replicas: copies of the model, among which samples are divided.
         keep: number of checkpoints that stay.
         merge: export whole models even if only adapters learn.
@@ -177,12 +218,14 @@ class Checkpointer:
         roles: Mapping[str, SavedRole],
         run_state: Mapping[str, Any],
         *,
+        others: Mapping[str, SavedPart] = MappingProxyType({}),
         replicas: int = 1,
         keep: int = 2,
         merge: bool = True,
         is_main: bool | None = None,
     ) -> None:
         self.folder, self.roles, self.run_state = folder, roles, dict(run_state)
+        self.parts: Mapping[str, SavedPart] = {**roles, **others}
         self.replicas, self.keep, self.merge = replicas, keep, merge
         started = dist.is_initialized()
         self.rank, self.world_size = (dist.get_rank(), dist.get_world_size()) if started else (0, 1)
@@ -203,12 +246,12 @@ class Checkpointer:
         own = storage.gather_states({"random": storage.random_state(), **own_state})
         with (
             self._naming_the_last(),
-            self._each(lambda role: role.saving()) as writers,
+            _opened(part.saving() for part in self.parts.values()) as writers,
             storage.atomic_folder(target, self.is_main) as draft,
         ):
             if self.is_main:
-                for role, write in writers.items():
-                    write(draft / role)
+                for part, write in zip(self.parts, writers, strict=True):
+                    write(draft / part)
                 about = {"format": FORMAT, "run": self.run_state, **self._divided(), "state": state}
                 storage.save_json(about, draft / "state.json")
                 storage.write_states(own, draft)
@@ -221,8 +264,9 @@ class Checkpointer:
         whole models are not asked for. Collective."""
         assert self.folder is not None
         enter_phase("checkpoint")
-        with self._naming_the_last(), self._each(lambda role: role.exporting(self.merge)) as writers:
-            for role, write in writers.items():
+        opened = _opened(role.exporting(self.merge) for role in self.roles.values())
+        with self._naming_the_last(), opened as writers:
+            for role, write in zip(self.roles, writers, strict=True):
                 storage.export(self.folder / role, write, self.is_main)
 
     def load(self, path: Path) -> Loaded:
@@ -234,8 +278,8 @@ class Checkpointer:
         storage.verify(path)  # before anything is loaded: a damaged checkpoint leaves the run as it was
         about = storage.load_json(path / "state.json")
         check_run(path, about, self.run_state)
-        for name, role in self.roles.items():
-            role.load(path / name)
+        for name, part in self.parts.items():
+            part.load(path / name)
         # Divided otherwise, no process has a state to go on with: its random state and buffer were for another share of samples.
         own = None
         if all(about[key] == value for key, value in self._divided().items()):
@@ -260,24 +304,42 @@ class Checkpointer:
                 f"{error}; nothing was written, and {good}. Start anew with a lower learning rate or --mixed_precision fp32"
             ) from None
 
-    @contextmanager
-    def _each(self, opened: Callable[[SavedRole], AbstractContextManager[WriteRole]]) -> Iterator[dict[str, WriteRole]]:
-        """All roles opened at once, so that one atomic folder can hold them all."""
-        with ExitStack() as stack:
-            yield {name: stack.enter_context(opened(role)) for name, role in self.roles.items()}
+
+@contextmanager
+def _opened(contexts: Iterable[AbstractContextManager[WriteRole]]) -> Iterator[list[WriteRole]]:
+    """All opened at once, so that one atomic folder can hold them all."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(context) for context in contexts]
 
 
 def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> None:
-    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings."""
+    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings. Settings that may grow
+    (`rlvr.config.fields.GROWS`) may be higher now."""
     if about["format"] != FORMAT:
         raise UserError(f"{path} has format {about['format']}; this version of rlvr reads format {FORMAT}")
-    different = _differences(about["run"], run_state)
+    different = [
+        (name, old, new) for name, old, new in _differences(about["run"], run_state) if not _is_longer(name, old, new)
+    ]
     if different:
         lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
+        folder = path.parents[1]
         raise UserError(
-            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
-            f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
+            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones (--config {folder / 'config.yaml'}; a "
+            "run may become longer, not shorter), or start a new run from what it learned: --checkpoint_path "
+            f"{trained_model(folder) or trained_model(path)} and another --save_path"
         )
+
+
+def _is_longer(name: str, old: Any, new: Any) -> bool:
+    """True if a resumed run is only longer than it was to be."""
+    return name in _growing() and isinstance(old, int) and isinstance(new, int) and new > old
+
+
+@cache
+def _growing() -> frozenset[str]:
+    """Names in a run's identity (`rlvr.run.folder.run_state`) of settings that may grow."""
+    flags = (flag for kind in OF_TINY for section in catalog(kind) for flag in section.flags)
+    return frozenset(f"settings.{flag.section}.{flag.name}" for flag in flags if flag.on_resume is GROWS)
 
 
 def _differences(old: Any, new: Any, place: str = "") -> list[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError, escape_control_characters
-from rlvr.evaluation.records import RESPONSES, SETTINGS, read_responses
+from rlvr.evaluation.records import read_evaluation
 from rlvr.evaluation.statistics import compare
 from rlvr.evaluation.summary import by_problem
 
@@ -64,11 +64,7 @@ def compare_command(argv: list[str]) -> None:
 
 def _read(folder: Path) -> tuple[Shares, Mapping[tuple[str, str], str]]:
     """Each problem's share of right answers, and its question."""
-    if not (folder / SETTINGS).is_file():
-        raise UserError(f"{folder} holds no evaluation: give a folder that `rlvr eval --save_path` wrote")
-    problems = by_problem(read_responses(folder / RESPONSES))
-    if not problems:
-        raise UserError(f"{folder} holds no responses yet: go on with `rlvr eval ... --save_path {folder} --resume`")
+    problems = by_problem(read_evaluation(folder)[1])
     shares = {key: fmean(line["correct"] for line in lines) for key, lines in problems.items()}
     return shares, {key: lines[0]["question"] for key, lines in problems.items()}
 

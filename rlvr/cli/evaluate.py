@@ -5,12 +5,14 @@ Here are the flags and the printed table; `rlvr/evaluation/evaluate.py` evaluate
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError, escape_control_characters
+from rlvr.evaluation.records import Line, read_evaluation
+from rlvr.report.figures import check_figure
 from rlvr.rollout.registry import ENGINES
 
 
@@ -20,11 +22,32 @@ def eval_parser() -> Parser:
     parser.add_argument(
         "model", metavar="MODEL", help="tiny, smollm2-135m, the folder of a run or of a model, or a hub name"
     )
+    add = parser.add_argument_group("data sets").add_argument
+    add("--dataset", nargs="+", default=["builtin"], metavar="NAME", help="as --prompt_dataset of training")
+    add_evaluation_flags(parser, split="test", problems=None, num_generations=1, temperature=0.0)
+    add = parser.add_argument_group("figure").add_argument
+    add("--plot", metavar="FILE", help="draw pass@k over k with its intervals (.png, .svg, .pdf)")
+    add(
+        "--plot_beside",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="earlier evaluations (--save_path) to draw with it",
+    )
+    return parser
+
+
+def add_evaluation_flags(
+    parser: Parser, *, split: str, problems: int | None, num_generations: int, temperature: float
+) -> None:
+    """The flags that `rlvr.evaluation.evaluate` reads besides `model` and `dataset`, with these defaults."""
     data = parser.add_argument_group("data", "Problems, and how they become prompts.")
     add = data.add_argument
-    add("--dataset", nargs="+", default=["builtin"], metavar="NAME", help="as --prompt_dataset of training")
-    add("--split", default="test", metavar="NAME", help="split of sources that have several")
-    add("--max_samples", type=int, metavar="N", help="at most this many problems of each data set, drawn by --seed")
+    add("--split", default=split, metavar="NAME", help="split of sources that have several")
+    add(
+        "--max_samples", type=int, default=problems, metavar="N",
+        help="at most this many problems of each data set, drawn by --seed",
+    )  # fmt: skip
     add("--question_column", metavar="NAME", help="column with the problem")
     add("--answer_column", metavar="NAME", help="column with the right answer")
     add("--conversation_template_config", default="auto", metavar="NAME", help="template: shipped name or JSON file")
@@ -35,8 +58,11 @@ def eval_parser() -> Parser:
     add("--reward_options", metavar="JSON", help="keyword arguments by function name")
     sampling = parser.add_argument_group("sampling", "How responses are drawn.")
     add = sampling.add_argument
-    add("--num_generations", type=int, default=1, metavar="N", help="responses to each problem, for pass@k and maj@k")
-    add("--temperature", type=float, default=0.0, metavar="X", help="0 is greedy")
+    add(
+        "--num_generations", type=int, default=num_generations, metavar="N",
+        help="responses to each problem, for pass@k and maj@k",
+    )  # fmt: skip
+    add("--temperature", type=float, default=temperature, metavar="X", help="0 is greedy")
     add("--top_k", type=int, default=0, metavar="N", help="0 is all tokens")
     add("--top_p", type=float, default=1.0, metavar="X", help="1 is all tokens")
     add("--max_new_tokens", type=int, default=256, metavar="N", help="most tokens of a response")
@@ -51,7 +77,6 @@ def eval_parser() -> Parser:
     out.add_argument("--save_path", metavar="FOLDER", help="write each response with its verdict, and the result")
     out.add_argument("--resume", action="store_true", help="go on with what --save_path holds")
     out.add_argument("--json", action="store_true", help="print the result as JSON")
-    return parser
 
 
 def eval_command(argv: list[str]) -> None:
@@ -61,19 +86,41 @@ def eval_command(argv: list[str]) -> None:
         UserError: a model, data set, template or function that can't be used, or a value out of range.
     """
     arguments = eval_parser().parse_args(argv)
-    _check(arguments)
-    from rlvr.evaluation.evaluate import evaluate
+    check_evaluation_flags(arguments)
+    beside = _read_beside(arguments)
+    from rlvr.evaluation.evaluate import Evaluation, open_policy
 
-    result = evaluate(arguments)
+    policy = open_policy(arguments)
+    evaluation = Evaluation(arguments, policy)
+    result = evaluation.run(policy.load())
     if result is None:  # another process prints
         return
+    if arguments.plot:
+        from rlvr.report.pass_at_k import draw_pass_at_k
+
+        draw_pass_at_k({**beside, arguments.model: evaluation.lines}, Path(arguments.plot))
     if arguments.json:
         print(json.dumps(result, indent=2))
     else:
         _print(result)
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _read_beside(a: argparse.Namespace) -> dict[str, Sequence[Line]]:
+    """The earlier evaluations of the figure by their models' names, or by their folders where these are alike."""
+    if not a.plot:
+        if a.plot_beside:
+            raise UserError("--plot_beside has no effect without --plot FILE: leave it out, or give that")
+        return {}
+    check_figure("--plot", Path(a.plot))
+    if a.num_generations < 2:
+        raise UserError("--plot draws pass@k over k: give --num_generations, such as 128, and a --temperature")
+    read = [(folder, *read_evaluation(Path(folder))) for folder in a.plot_beside]
+    models = [a.model, *(model for _, model, _ in read)]
+    return {model if models.count(model) == 1 else folder: lines for folder, model, lines in read}
+
+
+def check_evaluation_flags(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` where a value is out of range, or flags don't go together."""
     for name, least in (
         ("num_generations", 1), ("max_new_tokens", 1), ("generation_batch_size", 1), ("max_samples", 1), ("num_threads", 1),
         ("top_k", 0), ("temperature", 0),

@@ -1,6 +1,6 @@
 """Every setting of a run: one tree of dataclasses, which flags, YAML and Python all build."""
 
-from rlvr.config.conditions import trains_on_builtin
+from rlvr.config.conditions import GENERATED, have_test_splits, is_generated, trains_on_generated
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
 from rlvr.config.layers import base_config, reward_training_config, sft_config
 from rlvr.config.ppo import (
@@ -31,6 +31,7 @@ from rlvr.config.supervised import (
 from rlvr.config.tree import build, load_yaml, merge, overlay, to_dict
 
 __all__ = [
+    "GENERATED",
     "REWARD_TINY_SETTINGS",
     "SFT_TINY_SETTINGS",
     "TINY_SETTINGS",
@@ -56,6 +57,8 @@ __all__ = [
     "build",
     "by_section",
     "from_dict",
+    "have_test_splits",
+    "is_generated",
     "load_yaml",
     "merge",
     "overlay",
@@ -65,5 +68,5 @@ __all__ = [
     "reward_training_config",
     "sft_config",
     "to_dict",
-    "trains_on_builtin",
+    "trains_on_generated",
 ]

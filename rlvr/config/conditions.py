@@ -5,6 +5,7 @@ import here loads torch, or `--help` and completion would take seconds: the regi
 so it is imported only when a condition is checked.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from rlvr.core.kl import KLKind
     from rlvr.core.mismatch import Correction, How, Level
 
-BUILTIN = "builtin"
-"""Name of the problems and examples that come with rlvr, as a data set."""
+GENERATED = ("builtin", "arithmetic", "word_problems")
+"""Names of the data sets that are generated here (`rlvr/data/generated.py`)."""
 ADAPTER_CONFIG = "adapter_config.json"
 WITHOUT_LOGPROBS = ("generate", "replay")
 """Engines that give no logprobs of what they sampled."""
@@ -61,9 +62,19 @@ def is_adapter(folder: str | Path | None) -> bool:
     return folder is not None and (Path(folder) / ADAPTER_CONFIG).is_file()
 
 
-def trains_on_builtin(data: Any) -> bool:
-    """True if the built-in problems, which have a test split, are all there is to train on."""
-    return data.prompt_dataset == [BUILTIN] and data.prompt_csv_url is None
+def is_generated(source: str) -> bool:
+    """True if the data set is one of those that are generated here: `word_problems`, `word_problems@2:test`."""
+    return source.partition(":")[0].partition("@")[0] in GENERATED
+
+
+def have_test_splits(sources: Sequence[str]) -> bool:
+    """True if all are generated and none says which split of it is meant: what is held out is their test splits then."""
+    return all(is_generated(source) and ":" not in source for source in sources)
+
+
+def trains_on_generated(data: Any) -> bool:
+    """True if generated problems, which have a test split, are all there is to train on."""
+    return data.prompt_csv_url is None and have_test_splits(data.prompt_dataset)
 
 
 # Estimators and their critics.
@@ -120,6 +131,25 @@ def has_fixed_lambda(c: Any) -> bool:
 @condition(why=" at --kl_coef 0", instead="give a coefficient")
 def measures_divergence(c: Any) -> bool:
     return c.algo.kl_coef > 0
+
+
+def _no_copied_reference(c: Any) -> str:
+    if not measures_divergence(c):
+        return " at --kl_coef 0: there is no reference model"
+    if c.model.ref_model is not None:
+        return f": --ref_model {c.model.ref_model} is what is to be measured from"
+    return " with --lora_config: the reference is the actor with its adapter off, and so can't become the actor"
+
+
+@condition(why=_no_copied_reference)
+def copies_reference(c: Any) -> bool:
+    """The reference is a copy of the actor's starting weights."""
+    return measures_divergence(c) and c.model.lora_config is None and c.model.ref_model is None
+
+
+@condition(why=" without --reference_reset_interval", instead="give one")
+def resets_reference(c: Any) -> bool:
+    return c.algo.reference_reset_interval > 0
 
 
 @condition(why=" without --kl_target", instead="give a target")
@@ -256,14 +286,16 @@ def reads_prompt_dataset(c: Any) -> bool:
     return c.data.prompt_csv_url is None
 
 
-@condition(why=": the built-in problems have no columns", instead="name your data: --prompt_dataset")
+@condition(why=": generated problems have no columns to choose from", instead="name your data: --prompt_dataset")
 def reads_problems_from_files(c: Any) -> bool:
-    return not trains_on_builtin(c.data) or any(source != BUILTIN for source in c.data.eval_datasets)
+    return c.data.prompt_csv_url is not None or not all(
+        map(is_generated, (*c.data.prompt_dataset, *c.data.eval_datasets))
+    )
 
 
-@condition(why=": there are no held-out problems", instead="give --eval_datasets")
+@condition(why=": there are no held-out problems", instead="give --eval_datasets or --eval_share")
 def has_held_out_problems(c: Any) -> bool:
-    return bool(c.data.eval_datasets) or trains_on_builtin(c.data)
+    return bool(c.data.eval_datasets or c.data.eval_share) or trains_on_generated(c.data)
 
 
 def _sources(c: Any) -> list[str]:
@@ -271,14 +303,14 @@ def _sources(c: Any) -> list[str]:
     return c.data.dataset if hasattr(c.data, "dataset") else c.data.preference_dataset
 
 
-@condition(why=": the built-in data has no columns to choose from")
+@condition(why=": generated data has no columns to choose from")
 def reads_examples_from_files(c: Any) -> bool:
-    return any(s != BUILTIN and not s.startswith(f"{BUILTIN}:") for s in (*_sources(c), *c.data.eval_dataset))
+    return not all(map(is_generated, (*_sources(c), *c.data.eval_dataset)))
 
 
 @condition(why=": nothing is held out", instead="give --eval_dataset or --eval_share")
 def has_held_out_rows(c: Any) -> bool:
-    return bool(c.data.eval_dataset or c.data.eval_share) or _sources(c) == [BUILTIN]
+    return bool(c.data.eval_dataset or c.data.eval_share) or have_test_splits(_sources(c))
 
 
 # Rewards.

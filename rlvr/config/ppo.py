@@ -28,6 +28,7 @@ from rlvr.config.catalog import catalog
 from rlvr.config.fields import (
     FIXED,
     FREE,
+    GROWS,
     Range,
     above,
     alias,
@@ -42,6 +43,7 @@ from rlvr.config.shared import (
     CheckpointConfig,
     OutputConfig,
     ParallelConfig,
+    Share,
     StartConfig,
     StepConfig,
     TemplateConfig,
@@ -80,7 +82,8 @@ class DataConfig:
     prompt_dataset: Annotated[list[str], alias("data_path"), read_when(run.reads_prompt_dataset)] = field(
         default_factory=lambda: ["builtin"]
     )
-    """`builtin`, JSONL or CSV files, folders, or hub names (`openai/gsm8k`, `name@config:split`); several are joined."""
+    """Generated problems (`builtin`, `arithmetic@LEVEL`, `word_problems@LEVEL`), JSONL or CSV files, folders, or hub names
+    (`openai/gsm8k`, `name@config:split`); several are joined."""
     prompt_csv_url: str | None = None
     """CSV file with a column `prompt`: a path, or an http, https or file address. In place of `prompt_dataset`; a column with
     the right answers is read if there is one."""
@@ -93,8 +96,11 @@ class DataConfig:
     overlong_prompts: Literal["drop", "truncate"] = "drop"
     """Prompts that leave no room for a response: drop (and count) them, or cut the question on its left."""
     eval_datasets: Annotated[list[str], alias("eval_dataset"), FREE] = field(default_factory=list)
-    """Held-out problems, with metrics of their own for each of several data sets. Default: the test split of the built-in
-    problems when training on them, else none."""
+    """Held-out problems, with metrics of their own for each of several data sets. Default: the test splits of generated
+    problems when training on them alone, else none."""
+    eval_share: Share = 0.0
+    """Share of the problems that is held out, drawn by the seed; those with the same question stay together. Metrics are under
+    `held_out` where there are other held-out problems too."""
     ptx_dataset: list[str] = field(default_factory=list)
     """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
@@ -192,8 +198,8 @@ class AlgoConfig:
     """Recipe whose settings lie beneath your own flags and file: ppo, orz, vapo, grpo, drgrpo, dapo, rloo, reinforce_pp, gspo,
     cispo, sapo, top_entropy, clip_cov, kl_cov."""
     estimator: str = "gae"
-    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, reinforce_pp_baseline (several responses to each
-    prompt), remax (a greedy response to each prompt), reinforce_pp."""
+    """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, optimal_token_baseline, reinforce_pp_baseline (several
+    responses to each prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, alias("rl_gamma"), between(0, 1), read_when(run.has_token_advantages, off=1.0)] = 1.0
     """Discount per token."""
     lam: Annotated[float, alias("rl_gae_lambda"), between(0, 1), read_when(run.has_critic, run.has_fixed_lambda)] = 0.95
@@ -221,6 +227,16 @@ class AlgoConfig:
     """Divergence of a response, in nats, that the coefficient adapts to, beginning with `kl_coef`. Default: it is fixed."""
     kl_horizon: Annotated[int, at_least(1), read_when(run.adapts_kl_coef)] = 10_000
     """Responses after which a constant error of 20 % of `kl_target` has moved the coefficient by 20 %."""
+    reference_reset_interval: Annotated[int, at_least(0), read_when(run.copies_reference, off=0, strict=True)] = 0
+    """Episodes after which the model that the divergence is measured from becomes the actor as it is then, and the actor's optimizer
+    begins anew (ProRL); 0 = it stays the actor as it started."""
+    reference_mix: Annotated[
+        float,
+        alias("ref_model_mixup_alpha"),
+        Range(lambda share: 0 < share <= 1, "be above 0 and at most 1"),
+        read_when(run.resets_reference, off=1.0),
+    ] = 1.0
+    """Share of the actor in that model after each such interval; below 1 it is a moving average, and the optimizer goes on."""
     policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
     """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
     `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
@@ -311,8 +327,8 @@ class TrainConfig(StepConfig):
     """The loop. Batch sizes count samples over all processes, so that their number changes nothing but speed."""
 
     train_batch_size: Annotated[BatchSize, alias("rl_mini_batch_size")] = 16
-    num_episodes: Annotated[int, at_least(1)] = 1
-    """Iterations of collecting and learning."""
+    num_episodes: Annotated[int, at_least(1), GROWS] = 1
+    """Iterations of collecting and learning. More of them with `--resume` make a finished run longer."""
     num_collect_steps: Annotated[int, alias("max_timesteps"), at_least(1)] = 2
     """Collect steps in each episode."""
     num_update_steps: Annotated[int, alias("num_ppo_epochs", "rl_num_ppo_epochs"), at_least(1)] = 5
@@ -367,6 +383,9 @@ class LogConfig(OutputConfig):
 
     num_sample_generations: Annotated[int, at_least(0)] = 10
     """How often in a run sample completions are shown; 0 = never."""
+    journal: Annotated[int, at_least(0)] = 0
+    """Newest episodes of which all that the update learned from is kept, under SAVE_PATH/journal: `rlvr replay` computes them
+    again. 0 = none."""
 
 
 @free_on_resume

@@ -23,6 +23,7 @@ Plugin = Literal[
 BatchSize = Annotated[int, at_least(1)]
 LearningRate = Annotated[float, alias("learning_rate"), at_least(0)]
 LRSchedule = Literal["cosine", "linear", "constant"]
+Share = Annotated[float, Range(lambda share: 0 <= share < 1, "be a share from 0 to below 1, such as 0.05")]
 Beta = Annotated[float, Range(lambda beta: 0 <= beta < 1, "be a number from 0 to below 1")]
 _SAME_PLUGIN: dict[str, Plugin] = {"colossalai_gemini": "gemini", "colossalai_zero2": "zero2"}
 

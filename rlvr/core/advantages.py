@@ -18,8 +18,8 @@ from rlvr.core.masked import at_least_float32
 
 @dataclass(frozen=True)
 class AdvantageInputs:
-    """The batch, as estimators see it. Masked positions may hold anything. The last six are None where no estimator needs
-    them."""
+    """The batch, as estimators see it. Masked positions may hold anything. The last seven are None where no estimator
+    needs them."""
 
     rewards: Tensor
     """[B, R] reward of each token."""
@@ -43,6 +43,8 @@ class AdvantageInputs:
     """[B] false for responses that no reward function applied to: they have no part in statistics; None = all have."""
     greedy_scores: Tensor | None = None
     """[B] score of the greedy response to the same prompt."""
+    score_norms: Tensor | None = None
+    """[B, R] squared norm of the score function at each token (`score_norms`)."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Estimator:
         critic: reads values; without this the trainer has no critic at all.
         groups: compares the responses to one prompt, so there must be two or more of them.
         greedy: compares with the score of the greedy response, which the experience maker then samples too.
+        score_norms: weighs by squared norms of the score function, for which scoring sums up squared probabilities, too.
         per_token: advantages may differ from token to token within a response.
         whiten: advantages are meant to be whitened over the batch unless the user says otherwise.
     """
@@ -73,6 +76,7 @@ class Estimator:
     critic: bool = False
     groups: bool = False
     greedy: bool = False
+    score_norms: bool = False
     per_token: bool = False
     whiten: bool = False
 
@@ -262,6 +266,53 @@ def opo(inputs: AdvantageInputs) -> AdvantageOutputs:
     return g.spread(g.returns - g.sum(lengths * g.returns) / g.sum(lengths).clamp(min=1))
 
 
+@estimator("optimal_token_baseline", groups=True, per_token=True, score_norms=True)
+@torch.no_grad()
+def optimal_token_baseline(inputs: AdvantageInputs) -> AdvantageOutputs:
+    """A_t = G_t - B_t, with B_t the mean of the group's G_t weighted by W_t (OTB, Li et al. 2026, arXiv:2602.07078).
+
+    G_t is the reward to go and W_t the sum of the squared norms of the score function up to token t (`score_norms`), so that
+    what is compared with most are responses whose tokens were the least sure so far, from which most of the gradient's
+    variance comes. Of responses of one token no baseline has less variance; of longer ones the token's norm alone would be the
+    best weight if tokens had parameters of their own, and the sum is the paper's. It counts the tokens that the policy chose:
+    t is the place among them.
+
+    Where a single response of the group is left at t there is nothing to compare it with, and B_t is 0, as in the authors' code.
+
+    Raises:
+        ValueError: there are no groups, or no score norms.
+    """
+    g = _grouped(inputs, "optimal_token_baseline")
+    if inputs.score_norms is None:
+        raise ValueError("the advantage estimator 'optimal_token_baseline' needs score_norms")
+    mask = inputs.mask.bool()
+    to_go = plain_returns(replace(inputs, rewards=inputs.rewards.double(), bootstrap=None))
+    # [B, R] the tokens that count in front: foreign tokens inside a response would shift its places against others'.
+    order = (~mask).long().argsort(dim=1, stable=True)
+    there = (mask & g.counted[:, None]).gather(1, order)
+    returns, norms = (torch.where(there, x.double().gather(1, order), 0.0) for x in (to_go, inputs.score_norms))
+    energy = torch.where(there, norms.cumsum(dim=1), 0.0)
+    left, weight = _sum(there.double(), g.index), _sum(energy, g.index)
+    # Where no token had an alternative, all norms are 0, and so is the gradient.
+    baseline = torch.where((left > 1) & (weight > 0), _sum(energy * returns, g.index) / weight.clamp(min=1e-300), 0.0)
+    dense = torch.where(there & g.varies[:, None], returns - baseline, 0.0)
+    advantages = torch.zeros_like(dense).scatter(1, order, dense)
+    return AdvantageOutputs(advantages.to(at_least_float32(inputs.rewards).dtype))
+
+
+def score_norms(logprobs: Tensor, squared_probs: Tensor) -> Tensor:
+    """Squared norm of the gradient of a token's logprob in the logits: |onehot - p|^2 = 1 - 2 p(token) + sum of p^2.
+
+    The logit-gradient proxy of arXiv:2602.07078: what a forward pass can tell of the norm of the whole score function.
+
+    Args:
+        logprobs: [...] of the tokens.
+        squared_probs: [...] sums over the vocabulary of the squared probabilities.
+    """
+    exact = squared_probs.double()
+    return (1.0 - 2.0 * logprobs.double().exp() + exact).clamp(min=0.0).to(squared_probs.dtype)
+
+
 @estimator("remax", greedy=True)
 @torch.no_grad()
 def remax(inputs: AdvantageInputs) -> AdvantageOutputs:
@@ -363,7 +414,7 @@ def _grouped(inputs: AdvantageInputs, name: str) -> _Groups:
 
 
 def _sum(values: Tensor, index: Tensor) -> Tensor:
-    """[B] sum over each entry's group. (`index` has fewer groups than entries, so [B] has room for all sums.)"""
+    """[B, ...] sum over each entry's group. (`index` has fewer groups than entries, so B has room for all sums.)"""
     return torch.zeros_like(values).index_add(0, index, values)[index]
 
 

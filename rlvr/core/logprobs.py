@@ -25,16 +25,30 @@ CPU_BLOCK = 2**22
 next, and so large a tensor is new memory each time, of which the system has to clear every page."""
 
 
-def selected_logprobs(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+class TokenStatistics(NamedTuple):
+    """Of the distributions that tokens are drawn from; float32 (float64 of float64 inputs)."""
+
+    logprobs: Tensor
+    """[...] log-probability of the token."""
+    entropy: Tensor
+    """[...] in nats."""
+    squared_probs: Tensor | None = None
+    """[...] sum over the vocabulary of squared probabilities, without gradient; None where it was not asked for."""
+
+
+def selected_logprobs(
+    logits: Tensor, targets: Tensor, temperature: float = 1.0, *, with_squared_probs: bool = False
+) -> TokenStatistics:
     """Logprobs of `targets` under softmax(logits / temperature), and the entropies of these distributions, in nats.
 
     Args:
         logits: [..., V] from which each target is predicted: for a token at t those at t - 1. May hold -infinity.
         targets: [...] token ids.
         temperature: of sampling.
+        with_squared_probs: give these as well.
 
     Returns:
-        `(logprobs, entropy)`, both [...], float32 (float64 for float64 logits).
+        All [...].
 
     Raises:
         ValueError: a temperature that is not above 0.
@@ -44,7 +58,8 @@ def selected_logprobs(logits: Tensor, targets: Tensor, temperature: float = 1.0)
     p = logp.exp()
     # Words that are excluded have p = 0 and logp = -infinity, whose product is NaN.
     entropy = -(p * torch.where(p > 0, logp, 0.0)).sum(dim=-1)
-    return logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropy
+    squared_probs = p.detach().square().sum(dim=-1) if with_squared_probs else None
+    return TokenStatistics(logp.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropy, squared_probs)
 
 
 def chunked_logprobs(
@@ -58,8 +73,9 @@ def chunked_logprobs(
     scale: float = 1.0,
     chunk_tokens: int = 1024,
     with_entropy: bool = True,
+    with_squared_probs: bool = False,
     float32: bool = False,
-) -> tuple[Tensor, Tensor]:
+) -> TokenStatistics:
     """`selected_logprobs` of the logits of a linear head, without ever keeping these logits.
 
     The logits are `z = scale * (hidden @ weight.T + bias)`, then `softcap * tanh(z / softcap)` if there is a cap.
@@ -76,34 +92,37 @@ def chunked_logprobs(
         scale: factor of the logits (Cohere's `logit_scale`; 1 / Granite's `logits_scaling`).
         chunk_tokens: tokens whose logits exist at the same time.
         with_entropy: False saves the work; the entropies are then 0.
+        with_squared_probs: give these as well.
         float32: multiply in float32 whatever the states and the head are in, and under autocast too.
 
     Returns:
-        `(logprobs, entropy)`, both [N], float32 (float64 for float64 states).
+        All [N].
 
     Raises:
         ValueError: a temperature, softcap or chunk size that is not above 0.
     """
-    tensors = (hidden, weight, targets) if bias is None else (hidden, weight, targets, bias)
-    if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
-        return handle_torch_function(
-            chunked_logprobs, tensors, hidden, weight, targets, bias=bias, temperature=temperature, softcap=softcap, scale=scale,
-            chunk_tokens=chunk_tokens, with_entropy=with_entropy, float32=float32,
-        )  # fmt: skip
     _check_temperature(temperature)
     if softcap is not None and not softcap > 0:
         raise ValueError(f"softcap must be above 0 (or None for none), got {softcap}")
     if chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
+    options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy, with_squared_probs)
+    return TokenStatistics(*_chunked(hidden, weight, targets, bias, options, float32))
+
+
+def _chunked(
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None, options: "_Options", float32: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    tensors = (hidden, weight, targets) if bias is None else (hidden, weight, targets, bias)
+    if has_torch_function(tensors):  # a weight that a plugin fetches around each operation (Gemini): this is one
+        return handle_torch_function(_chunked, tensors, hidden, weight, targets, bias, options, float32)
     # The backward pass runs outside autocast, so the casts happen here, where autograd sees them.
     cast = at_least_float32 if float32 else _autocast
     hidden, weight = cast(hidden), cast(weight)
     bias = None if bias is None else cast(bias)
-    options = _Options(temperature, softcap, scale, chunk_tokens, with_entropy)
     # Autocast would round the products of a float32 head.
     with torch.autocast(hidden.device.type, enabled=False) if float32 else nullcontext():
-        logprobs, entropy = _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
-    return logprobs, entropy
+        return _ChunkedLogprobs.apply(hidden, weight, bias, targets, options)
 
 
 class _Options(NamedTuple):
@@ -112,6 +131,7 @@ class _Options(NamedTuple):
     scale: float
     chunk_tokens: int
     with_entropy: bool
+    with_squared_probs: bool
 
     def chunks(self, tokens: int) -> Iterator[slice]:
         """Slices that cover N tokens."""
@@ -134,26 +154,29 @@ class _ChunkedLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, options: _Options
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         logprobs = hidden.new_zeros(len(targets), dtype=dtype)
         entropy = torch.zeros_like(logprobs)
+        squared_probs = torch.zeros_like(logprobs) if options.with_squared_probs else None
         for part in options.chunks(len(targets)):
             for block in options.blocks(part, weight):
                 logp = _log_softmax(_logits(hidden[block], weight, bias, options), options.temperature)  # [n, V]
                 logprobs[block] = logp.gather(1, targets[block, None]).squeeze(1)
                 if options.with_entropy:
                     entropy[block] = -(logp.exp() * logp).sum(dim=1)
+                if squared_probs is not None:
+                    squared_probs[block] = logp.exp_().square_().sum(dim=1)
         ctx.save_for_backward(hidden, weight, bias, targets, entropy)
         ctx.options = options
         ctx.set_materialize_grads(False)  # a result that no loss uses has gradient None, and costs nothing
-        if not options.with_entropy:
-            ctx.mark_non_differentiable(entropy)
-        return logprobs, entropy
+        without = [entropy] * (not options.with_entropy) + [squared_probs] * (squared_probs is not None)
+        ctx.mark_non_differentiable(*without)
+        return logprobs, entropy, squared_probs
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_logprobs: Tensor | None, d_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_logprobs: Tensor | None, d_entropy: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, targets, entropy = ctx.saved_tensors
         options: _Options = ctx.options
         if d_logprobs is None:

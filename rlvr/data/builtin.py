@@ -3,38 +3,27 @@
     12+7-4=?                                          think: 12+7=19;19-4=15   answer: 15
     Ann has 12 pens, buys 7, loses 4. How many now?   think: 12+7=19;19-4=15   answer: 15
 
-A problem is an *expression* and a wording. Which split it belongs to depends on a hash of the expression alone, so no
-sum of the test split is ever seen in training, however it is worded, and whatever the seeds.
-
-Random numbers come from `random.Random(text).random()` only, whose sequence Python promises never to change, and from
-blake2b: the same arguments give the same problems on every machine.
-
-`builtin_problems` for PPO, `worked_example` as a response for fine-tuning, `builtin_pairs` for a reward model. They are easy on
-purpose: the built-in model of 0.2M parameters learns to solve them on a CPU.
+`builtin_problems` for PPO, `worked_example` (`rlvr/data/drawing.py`) as a response for fine-tuning, `builtin_pairs` for a reward model.
+They are easy on purpose: the built-in model of 0.2M parameters learns to solve them on a CPU.
 """
 
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import accumulate
-from typing import Literal, TypeVar
 
+from rlvr.data.drawing import Draw, Drawn, Split, draw_problems, worked_example
 from rlvr.data.problems import Problem
 from rlvr.data.rows import Row
 
-Split = Literal["train", "test"]
-
-T = TypeVar("T")
-
 MIN_NUMBERS, MAX_NUMBERS = 2, 5
 MAX_NUMBERS_IN_STORY = 3
+LEVELS = tuple(str(count) for count in range(MIN_NUMBERS, MAX_NUMBERS + 1))
 FIRST = (11, 90)
 OTHER = (1, 10)
 TOTAL = (10, 99)
 STORY_SHARE = 0.15
-TEST_SHARE = 0.1
 
 _TERM = re.compile(r"[+-]?\d+")
 
@@ -63,52 +52,24 @@ SCENES = (
 )
 
 
-class _Draw:
-    """Draws that depend on nothing but the seed and `random.Random.random`."""
-
-    def __init__(self, seed: str) -> None:
-        self._random = random.Random(seed)
-
-    def chance(self, probability: float) -> bool:
-        return self._random.random() < probability
-
-    def integer(self, low: int, high: int) -> int:
-        """low <= number < high"""
-        return low + int(self._random.random() * (high - low))
-
-    def one_of(self, choices: Sequence[T]) -> T:
-        return choices[self.integer(0, len(choices))]
-
-
-def builtin_problems(split: Split, count: int, seed: int = 0) -> list[Problem]:
+def builtin_problems(split: Split, count: int, seed: int = 0, level: str | None = None) -> list[Problem]:
     """`count` different problems of one split.
 
     Args:
         split: "train" or "test"; no expression occurs in both.
         count: how many.
         seed: other seeds give other problems of the same split.
+        level: sums of so many numbers alone, one of `LEVELS`.
     """
-    problems: dict[str, Problem] = {}
-    draw = _Draw(f"rlvr builtin problems {split} {seed}")
-    while len(problems) < count:
-        numbers, question, kind = _one(draw)
-        expression = expression_of(numbers)
-        if split_of(expression) != split or question in problems:
-            continue
-        problems[question] = Problem(
-            id=f"builtin/{split}/{seed}/{len(problems)}",
-            question=question,
-            answer=str(sum(numbers)),
-            columns={"expression": expression, "kind": kind},
-            source=f"builtin:{seed}",
-        )
-    return list(problems.values())
+    if level is None:
+        return draw_problems("builtin", split, count, seed, _one)
 
+    def of_level(draw: Draw) -> Drawn:
+        while len(numbers_of((drawn := _one(draw)).expression)) != int(level):
+            pass
+        return drawn
 
-def split_of(expression: str) -> str:
-    """`train` or `test`, by a hash of the expression: no seed can move a sum of the test split into training."""
-    digest = blake2b(expression.encode(), digest_size=8).digest()
-    return "test" if int.from_bytes(digest, "big") < TEST_SHARE * 2**64 else "train"
+    return draw_problems(f"builtin@{level}", split, count, seed, of_level)
 
 
 def expression_of(numbers: Sequence[int]) -> str:
@@ -121,15 +82,15 @@ def numbers_of(expression: str) -> list[int]:
     return [int(term) for term in _TERM.findall(expression)]
 
 
-def _one(draw: _Draw) -> tuple[list[int], str, str]:
+def _one(draw: Draw) -> Drawn:
     story = draw.chance(STORY_SHARE)
     numbers = _numbers(draw, draw.integer(MIN_NUMBERS, (MAX_NUMBERS_IN_STORY if story else MAX_NUMBERS) + 1))
-    if story:
-        return numbers, _tell(draw, numbers), "story"
-    return numbers, expression_of(numbers) + "=?", "sum"
+    expression = expression_of(numbers)
+    question = _tell(draw, numbers) if story else expression + "=?"
+    return Drawn(question, sum(numbers), expression, "story" if story else "sum", working_of(numbers))
 
 
-def _numbers(draw: _Draw, count: int) -> list[int]:
+def _numbers(draw: Draw, count: int) -> list[int]:
     numbers = [draw.integer(*FIRST)]
     while len(numbers) < count:
         number = draw.integer(*OTHER) * draw.one_of((1, -1))
@@ -138,7 +99,7 @@ def _numbers(draw: _Draw, count: int) -> list[int]:
     return numbers
 
 
-def _tell(draw: _Draw, numbers: Sequence[int]) -> str:
+def _tell(draw: Draw, numbers: Sequence[int]) -> str:
     scene = draw.one_of(SCENES)
     name, things = draw.one_of(NAMES), draw.one_of(THINGS)
     parts = [scene.opening] + [draw.one_of(scene.gains if n > 0 else scene.losses) for n in numbers[1:]]
@@ -152,12 +113,6 @@ def working_of(numbers: Sequence[int]) -> str:
     return ";".join(
         f"{before}{n:+d}={after}" for before, n, after in zip(totals, numbers[1:], totals[1:], strict=False)
     )
-
-
-def worked_example(problem: Problem, *, shortcut: bool = False) -> str:
-    """A right response: with its working, or with the answer blurted out."""
-    working = "" if shortcut else working_of(numbers_of(str(problem.columns["expression"])))
-    return f"<think>{working}</think><answer>{problem.answer}</answer>"
 
 
 # Preference pairs: worked right answers against answers that are worse in one of four ways.

@@ -2,7 +2,7 @@
 
 A source is
 
-- `builtin`, `builtin:train` or `builtin:test`: problems made from a seed (`rlvr/data/builtin.py`);
+- `builtin`, `arithmetic@1`, `word_problems:test` and so on: problems made from a seed (`rlvr/data/generated.py`);
 - a file, a folder of files, or a name on the Hugging Face hub (`rlvr/data/rows.py`).
 
 `rlvr/data/problems.py` says how question and answer are found in a row.
@@ -14,20 +14,21 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from rlvr.data.builtin import builtin_problems
+from rlvr.config import is_generated
+from rlvr.data.generated import chosen_set, read_generated
 from rlvr.data.problems import ANSWER_COLUMNS, NO_ANSWERS, Problem, choose_columns, make_problem
-from rlvr.data.rows import Row, read_file, read_tables
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.data.rows import Row, locate, missing_file, read_file, read_tables
+from rlvr.errors import UserError
+
+if TYPE_CHECKING:
+    from rlvr.config import DataConfig
 
 T = TypeVar("T")
-
-BUILTIN_SIZES = {"train": 20_000, "test": 2_000}
-"""How many built-in problems there are without a limit."""
 
 PROMPT_CSV_FLAG = "--prompt_csv_url"
 MAX_BYTES = 1 << 30
@@ -54,7 +55,7 @@ def read_problems(
         question_column: column with the question; by default the first of the usual names.
         answer_column: column with the right answer, likewise; `none` = there are no answers.
         limit: most problems; where there are more, a sample of all sources drawn with `seed`, in the order of the data.
-        seed: of the built-in problems and of that sample.
+        seed: of the generated problems and of that sample.
 
     Returns:
         Problems with ids that are unique among them: a problem that comes twice gets `-2` after its id.
@@ -68,8 +69,8 @@ def read_problems(
         raise UserError(f"at most {limit} problems were asked for (--max_samples): must be at least 1")
     problems: list[Problem] = []
     for source in sources:
-        if source == "builtin" or source.startswith("builtin:"):
-            problems += _read_builtin(source, split, limit, seed)
+        if is_generated(source):
+            problems += read_generated(source, split, limit, seed)
             continue
         for where, rows, known in read_tables(source, split):
             columns = choose_columns(
@@ -82,14 +83,33 @@ def read_problems(
     return number_duplicates(draw_sample(problems, limit, seed))
 
 
-def _read_builtin(source: str, split: str | None, limit: int | None, seed: int) -> list[Problem]:
-    chosen = source.partition(":")[2] or split or "train"
-    if chosen not in BUILTIN_SIZES:
-        raise UserError(
-            f"the built-in problems have no split {chosen!r}; give {listed(f'builtin:{s}' for s in BUILTIN_SIZES)}."
-            f"{did_you_mean(chosen, BUILTIN_SIZES)}"
+def read_training_problems(data: "DataConfig") -> list[Problem]:
+    """The problems that a run trains on: of `--prompt_csv_url`, or of `--prompt_dataset`. Raises as they do."""
+    if data.prompt_csv_url is None:
+        return read_problems(
+            data.prompt_dataset,
+            split="train",
+            question_column=data.question_column,
+            answer_column=data.answer_column,
+            limit=data.max_samples,
         )
-    return builtin_problems(cast(Literal["train", "test"], chosen), limit or BUILTIN_SIZES[chosen], seed)
+    question = data.question_column or "prompt"
+    return read_prompt_csv(
+        data.prompt_csv_url, question_column=question, answer_column=data.answer_column, limit=data.max_samples
+    )
+
+
+def check_source(source: str) -> None:
+    """Refuse a source that is neither generated here, nor a file or folder that is there, nor a name on the hub, which is not
+    asked.
+
+    Raises:
+        UserError: says what there is.
+    """
+    if is_generated(source):
+        chosen_set(source)
+    else:
+        locate(source)
 
 
 def draw_sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
@@ -148,24 +168,41 @@ def read_prompt_csv(
     return number_duplicates(draw_sample([make_problem(row, columns) for row in rows], limit, seed))
 
 
+def check_prompt_csv(source: str) -> None:
+    """Refuse a path or address that can't be that of a CSV file. What lies here must be there; an address is not asked.
+
+    Raises:
+        UserError: says what is wrong.
+    """
+    if urlsplit(source).scheme in ("http", "https"):
+        return
+    path = _local_csv(source)
+    if not path.is_file():
+        raise UserError(f"{PROMPT_CSV_FLAG} {source}: {str(missing_file(path)).removeprefix(f'data file {path}: ')}")
+
+
 def _csv_rows(source: str) -> list[Row]:
-    parts = urlsplit(source)
-    if parts.scheme in ("http", "https"):
+    if urlsplit(source).scheme in ("http", "https"):
         with tempfile.TemporaryDirectory(prefix="rlvr-prompts-") as folder:
             path = Path(folder) / "prompts.csv"
             _fetch(source, path)
             return _read_csv_file(path, source)
+    return _read_csv_file(_local_csv(source), source)
+
+
+def _local_csv(source: str) -> Path:
+    parts = urlsplit(source)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise UserError(
                 f"{PROMPT_CSV_FLAG} {source}: a file address names a file of this machine: file:///path/to/prompts.csv"
             )
-        return _read_csv_file(Path(unquote(parts.path)), source)
+        return Path(unquote(parts.path))
     if "://" in source:
         raise UserError(
             f"{PROMPT_CSV_FLAG} {source}: addresses begin with http://, https:// or file://, not {parts.scheme}://"
         )
-    return _read_csv_file(Path(source).expanduser(), source)
+    return Path(source).expanduser()
 
 
 def _read_csv_file(path: Path, source: str) -> list[Row]:

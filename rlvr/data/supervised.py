@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from rlvr.config import ExamplesConfig, PairsConfig
-from rlvr.data.builtin import builtin_pairs, worked_example
+from rlvr.config import ExamplesConfig, PairsConfig, have_test_splits, is_generated
+from rlvr.data.builtin import builtin_pairs
+from rlvr.data.drawing import worked_example
 from rlvr.data.examples import Example
 from rlvr.data.preferences import EncodedPairs, Pair, PairColumns, encode_pairs
 from rlvr.data.problems import Problem
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-BUILTIN = "builtin"
-BUILTIN_HELD_OUT = 512
-"""Held-out rows of the built-in problems."""
+GENERATED_HELD_OUT = 512
+"""Held-out rows of generated problems, of each set."""
 
 
 class Encoded(Protocol[T_co]):
@@ -105,6 +105,11 @@ def read_preference_data(
         return encode_pairs(rows, tokenizer, conversation, max_length=max_length, where=flag, columns=columns)
 
     sources, flag = data.preference_dataset, "--preference_dataset"
+    for source in (*sources, *data.eval_dataset):
+        if is_generated(source) and not source.startswith("builtin"):
+            raise UserError(
+                f"{flag} {source}: it has no worse answers to compare with; give `builtin`, or pairs of your own"
+            )
     return _read_and_hold_out(
         data, sources, flag, builtin_pairs, encode, max_length, seed, eval_samples, _prompt_of_pair
     )
@@ -124,9 +129,9 @@ def _read_and_hold_out(
     read = encode(_rows(sources, "train", data.max_samples, seed, of_problems), f"{flag} {listed(sources)}")
     train, notes = list(read.items), read.notes(max_length)
     test: list[T] = []
-    held_out = data.eval_dataset or ([BUILTIN] if list(sources) == [BUILTIN] and not data.eval_share else [])
+    held_out = data.eval_dataset or (sources if have_test_splits(sources) and not data.eval_share else [])
     if held_out:
-        limit = eval_samples or (BUILTIN_HELD_OUT if held_out == [BUILTIN] else None)
+        limit = eval_samples or (GENERATED_HELD_OUT if have_test_splits(held_out) else None)
         read = encode(_rows(held_out, "test", limit, seed, of_problems), f"--eval_dataset {listed(held_out)}")
         test = list(read.items)
         notes += [f"held out: {note}" for note in read.notes(max_length)]
@@ -147,7 +152,7 @@ def _rows(
         raise UserError("no data: give at least one of `builtin`, a JSONL or CSV file, a folder, or a hub name")
     rows: list[Row] = []
     for source in sources:
-        if source == BUILTIN or source.startswith(f"{BUILTIN}:"):
+        if is_generated(source):
             rows += of_problems(read_problems([source], split=split, limit=limit))
         else:
             rows += read_rows(source, split)
@@ -155,7 +160,7 @@ def _rows(
 
 
 def _worked_rows(problems: Sequence[Problem]) -> list[Row]:
-    """Built-in problems with their working as the answer."""
+    """Generated problems with their working as the answer."""
     return [Row({"question": p.question, "answer": worked_example(p)}, f"{p.source}, {p.id}") for p in problems]
 
 

@@ -83,10 +83,29 @@ class Records:
                 f"--save_path {self.folder}: {error.strerror}; free space and go on with --resume"
             ) from None
 
+    def earlier_result(self) -> Mapping[str, Any]:
+        """The summary that the folder holds; empty where there is none."""
+        path = self.folder / RESULT if self.folder is not None else None
+        return json.loads(path.read_text()) if path is not None and path.is_file() else {}
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the summary."""
         if self.folder is not None:
             (self.folder / RESULT).write_text(json.dumps(result, indent=2))
+
+
+def read_evaluation(folder: Path) -> tuple[str, list[Line]]:
+    """The model and the responses of an evaluation that `rlvr eval --save_path` wrote.
+
+    Raises:
+        UserError: the folder holds none, or no responses yet.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise UserError(f"{folder} holds no evaluation: give a folder that `rlvr eval --save_path` wrote")
+    lines = read_responses(folder / RESPONSES)
+    if not lines:
+        raise UserError(f"{folder} holds no responses yet: go on with `rlvr eval ... --save_path {folder} --resume`")
+    return str(json.loads((folder / SETTINGS).read_text()).get("model", folder.name)), lines
 
 
 def read_responses(path: Path) -> list[Line]:

@@ -31,6 +31,19 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
     return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
 
 
+def signal_at_k(samples: int, right: int, k: int) -> float:
+    """The chance that `k` answers, drawn from `samples` of which `right` are right, are neither all right nor all wrong: that a
+    group of k teaches an estimator that compares within groups. Unbiased, as `pass_at_k` is.
+
+    Raises:
+        ValueError: `k` is not within 1..samples, or `right` not within 0..samples.
+
+    >>> signal_at_k(4, 2, 2)  # of 6 pairs, 1 is all right and 1 all wrong
+    0.6666666666666667
+    """
+    return pass_at_k(samples, right, k) - math.comb(right, k) / math.comb(samples, k)
+
+
 def majority_at_k(votes: Sequence[int | None], right: Sequence[bool], k: int) -> float:
     """The chance that the commonest of `k` answers is right (Wang et al., "Self-Consistency", arXiv:2203.11171).
 
@@ -149,3 +162,64 @@ def _sign_flip_p(differences: Sequence[float]) -> float:
         total = sum(size if bits >> i & 1 else -size for i, size in enumerate(sizes))
         as_large += abs(total) >= seen - 1e-12
     return as_large / (SIGN_FLIPS + 1)
+
+
+# Runs over seeds.
+
+BOOTSTRAPS = 2_000
+_T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""97.5 % points of Student's distribution, by degrees of freedom from 1."""
+
+
+def interquartile_mean(values: Sequence[float]) -> float:
+    """The mean of the middle half: without the quarter of least and the quarter of greatest values, rounded down.
+
+    Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, sec. 4.3.
+
+    >>> interquartile_mean([0.0, 4.0, 5.0, 6.0, 100.0])
+    5.0
+    """
+    cut = len(values) // 4
+    return fmean(sorted(values)[cut : len(values) - cut])
+
+
+def bootstrap_interval(strata: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The 95 % interval of the interquartile mean of all values, by resampling with replacement within each stratum.
+
+    Strata are tasks, values are runs (Agarwal et al., arXiv:2108.13264, sec. 4.2). The random numbers are the same each time. Of few
+    runs it is too narrow: of 5, the interval of a mean covers it about 85 times in 100.
+
+    Raises:
+        ValueError: an empty stratum.
+    """
+    if not strata or not all(strata):
+        raise ValueError("every stratum needs a value")
+    draw = random.Random("bootstrap")
+    found = sorted(
+        interquartile_mean([value for values in strata for value in draw.choices(values, k=len(values))])
+        for _ in range(BOOTSTRAPS)
+    )
+    tail = round(0.025 * (BOOTSTRAPS - 1))
+    return found[tail], found[-1 - tail]
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half the width of its 95 % interval: t(n - 1) s / sqrt(n) (Student 1908); infinite for one value.
+
+    Raises:
+        ValueError: no values.
+    """
+    if not values:
+        raise ValueError("the mean of no values")
+    if len(values) == 1:
+        return values[0], math.inf
+    return fmean(values), _t_975(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+def _t_975(degrees: int) -> float:
+    """From 16 degrees on by Abramowitz and Stegun 26.7.5, right to four digits there."""
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    z, n = Z_95, degrees
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2) + third

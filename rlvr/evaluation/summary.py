@@ -37,7 +37,7 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
     }
     if found["samples"] > 1:
         voted = [(_votes(samples), [bool(line["correct"]) for line in samples]) for samples in problems.values()]
-        for k in _ks(found["samples"]):
+        for k in ks_of(found["samples"])[1:]:
             found[f"pass@{k}"] = fmean(pass_at_k(len(right), sum(right), k) for _, right in voted)
             found[f"maj@{k}"] = fmean(majority_at_k(votes, right, k) for votes, right in voted)
     found |= {
@@ -96,9 +96,9 @@ def by_problem(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
     return problems
 
 
-def _ks(samples: int) -> list[int]:
-    """The k of pass@k and maj@k: 2, 4, ... and all samples."""
-    powers = [2**i for i in range(1, samples.bit_length()) if 2**i < samples]
+def ks_of(samples: int) -> list[int]:
+    """The k of pass@k and maj@k: 1, 2, 4, ... and all samples."""
+    powers = [2**i for i in range(samples.bit_length()) if 2**i < samples]
     return [*powers, samples]
 
 

@@ -26,12 +26,13 @@ from transformers import PreTrainedTokenizerBase
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.frozen import Reference
+from rlvr.boost.frozen import Frozen, Reference
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum
+from rlvr.checkpoint.checkpointer import FrozenPart, SavedPart
 from rlvr.config import Config
 from rlvr.config.conditions import correction_of, kl_kind_of
-from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns
+from rlvr.core.advantages import AdvantageInputs, get_estimator, plain_returns, score_norms
 from rlvr.core.entropy_control import SHARES, choose_tokens
 from rlvr.core.kl import kl_estimate, token_rewards
 from rlvr.core.masked import whiten
@@ -138,6 +139,15 @@ class BaseExperienceMaker(ABC):
     @abstractmethod
     def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
         """Logprobs, reference logprobs and values of the responses."""
+
+    @abstractmethod
+    def move_reference(self, share: float) -> None:
+        """Move the reference's weights towards the actor's: all the way at `share` 1. Collective."""
+
+    @property
+    @abstractmethod
+    def saved_reference(self) -> SavedPart | None:
+        """The reference, for checkpoints; None where there is none of its own."""
 
     @torch.no_grad()
     def make_experience(
@@ -274,6 +284,7 @@ class BaseExperienceMaker(ABC):
             groups=torch.arange(len(rollouts), device=device) // self.config.rollout.num_generations,
             scored=verdicts.scored.to(device),
             greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
+            score_norms=None if scores.squared_probs is None else score_norms(scores.logprobs, scores.squared_probs),
         )
 
     def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
@@ -381,6 +392,15 @@ class NaiveExperienceMaker(BaseExperienceMaker):
             scoring.complete()
         return Responses(rollouts, samples, scoring)
 
+    def move_reference(self, share: float) -> None:
+        assert isinstance(self.reference, Frozen)
+        with self.actor.full_weights() as actor:
+            self.reference.follow(dict(actor.named_parameters()), share)
+
+    @property
+    def saved_reference(self) -> SavedPart | None:
+        return FrozenPart(self.reference) if isinstance(self.reference, Frozen) else None
+
     def run_models(self, rollouts: Sequence[Rollout], seconds: dict[str, float]) -> ModelScores:
         c, offloaded = self.config, self.reference if self.offload_reference else None
         with timed(seconds, "score"):
@@ -395,6 +415,7 @@ class NaiveExperienceMaker(BaseExperienceMaker):
                 batch_size=c.rollout.generation_batch_size,
                 pad_id=self.tokenizer.pad_token_id or 0,
                 sampled_logprobs=c.algo.old_logprobs == "sampled",
+                squared_probs=self.estimator.score_norms,
             )
             if offloaded is not None:
                 offloaded.to("cpu")

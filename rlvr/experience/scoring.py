@@ -35,8 +35,9 @@ class ModelScores:
     """The models' outputs for B responses, right-padded to the longest of them (R tokens), on the device.
 
     Attributes:
-        logprobs, entropy, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None without
-            a reference model, `values` without a critic, `entropy` where the logprobs are the engine's.
+        logprobs, entropy, squared_probs, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None
+            without a reference model, `values` without a critic, `entropy` where the logprobs are the engine's, `squared_probs`
+            (sums of squared probabilities over the vocabulary) unless the estimator reads score norms.
         last_values: [B] value after the last token; None without a critic.
         mask: [B, R] true on tokens.
     """
@@ -47,6 +48,7 @@ class ModelScores:
     values: Tensor | None
     last_values: Tensor | None
     mask: Tensor
+    squared_probs: Tensor | None = None
 
 
 @torch.no_grad()
@@ -60,6 +62,7 @@ def score_rollouts(
     batch_size: int,
     pad_id: int,
     sampled_logprobs: bool = False,
+    squared_probs: bool = False,
 ) -> ModelScores:
     """Run the models over all rollouts in batches of similar length; the order of the rollouts is kept.
 
@@ -72,12 +75,13 @@ def score_rollouts(
         temperature: that of sampling; logprobs under actor and reference are both taken at it (pitfall A2).
         batch_size: most responses in one forward pass.
         pad_id: stands in padding, which no result depends on.
+        squared_probs: read these too.
 
     Raises:
         UserError: `sampled_logprobs`, and the engine gives none.
     """
     with ExitStack() as stack:  # each role is prepared for scoring once, not for every pass
-        readers = [policy_reader(actor, temperature, stack, sampled_logprobs)]
+        readers = [policy_reader(actor, temperature, stack, sampled_logprobs, squared_probs)]
         if critic is not None:
             readers.append(value_reader(critic, stack))
         if reference is not None:
@@ -130,20 +134,25 @@ def read_rollouts(
     return columns
 
 
-def policy_reader(actor: Boosted, temperature: float, stack: ExitStack, sampled: bool = False) -> Reader:
+def policy_reader(
+    actor: Boosted, temperature: float, stack: ExitStack, sampled: bool = False, squared_probs: bool = False
+) -> Reader:
     """Reads `logprobs` and `entropy`, and from an actor with a value head `values` and `last_values`. Collective.
 
     Args:
         stack: the reader may be called until it is closed.
         sampled: read the engine's `logprobs` instead, without a forward pass.
+        squared_probs: read these too.
     """
     run = stack.enter_context(actor.scoring())
 
     def read(batch: SequenceBatch, rollouts: Sequence[Rollout]) -> Columns:
         if sampled:
             return {"logprobs": _of_engine(rollouts, batch.response_mask.device)}
-        out = run(batch, temperature)
+        out = run(batch, temperature, True, squared_probs)
         columns = {"logprobs": out.logprobs, "entropy": out.entropy}
+        if squared_probs:
+            columns["squared_probs"] = out.squared_probs
         if actor.unwrapped.gives_values:
             columns |= {"values": out.values, "last_values": out.last_values}
         return columns
@@ -173,7 +182,8 @@ def reference_reader(reference: Reference, temperature: float) -> Reader:
 
 def model_scores(columns: Columns) -> ModelScores:
     """The columns of all readers as one record; None stands for a column that no reader gave."""
-    optional = {name: columns.get(name) for name in ("entropy", "ref_logprobs", "values", "last_values")}
+    names = ("entropy", "squared_probs", "ref_logprobs", "values", "last_values")
+    optional = {name: columns.get(name) for name in names}
     return ModelScores(logprobs=columns["logprobs"], mask=columns["mask"], **optional)
 
 

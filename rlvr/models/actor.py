@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from rlvr.core.logprobs import chunked_logprobs, selected_logprobs
+from rlvr.core.logprobs import TokenStatistics, chunked_logprobs, selected_logprobs
 from rlvr.core.masked import at_least_float32
 from rlvr.errors import UserError
 from rlvr.models.backbone import DTYPE_ARGUMENT, at_responses, hidden_states, model_inputs, scatter_responses
@@ -37,6 +37,8 @@ class ActorOutput(NamedTuple):
     """[B, R] V(s_t), the state before response token t; None from an actor without a value head."""
     last_values: Tensor | None = None
     """[B] the value after the last token; None likewise."""
+    squared_probs: Tensor | None = None
+    """[B, R] sum over the vocabulary of squared probabilities, without gradient; None where it was not asked for."""
 
 
 class Float32Head(nn.Linear):
@@ -68,6 +70,12 @@ def use_float32_head(model: PreTrainedModel) -> PreTrainedModel:
 
 def _as_it_is(weight: Tensor) -> Tensor:
     return weight
+
+
+def _laid_out(found: TokenStatistics, batch: SequenceBatch) -> ActorOutput:
+    """[N] statistics of the response tokens at their places in [B, R]."""
+    placed = {name: scatter_responses(tensor, batch) for name, tensor in found._asdict().items() if tensor is not None}
+    return ActorOutput(**placed)
 
 
 class Actor(Role):
@@ -105,30 +113,44 @@ class Actor(Role):
         """True if the head is a matrix and nothing else that we don't know, so that `read` gives what `forward` does."""
         return self._plain_head
 
-    def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
+    def forward(
+        self,
+        batch: SequenceBatch,
+        temperature: float = 1.0,
+        with_entropy: bool = True,
+        with_squared_probs: bool = False,
+    ) -> ActorOutput:
         """Logprobs and entropies of the response tokens at this sampling temperature.
 
-        `with_entropy` False leaves the entropies 0 and saves two passes over the vocabulary.
+        `with_entropy` False leaves the entropies 0 and saves two passes over the vocabulary; `with_squared_probs` takes two more.
         """
-        return self._read(batch, temperature, with_entropy)[0]
+        return self._read(batch, temperature, with_entropy, with_squared_probs)[0]
 
-    def _read(self, batch: SequenceBatch, temperature: float, with_entropy: bool) -> tuple[ActorOutput, Tensor]:
+    def _read(
+        self, batch: SequenceBatch, temperature: float, with_entropy: bool, with_squared_probs: bool
+    ) -> tuple[ActorOutput, Tensor]:
         """The output without values, and the [B, T, H] hidden states that it comes from."""
         if self._plain_head:
             hidden = hidden_states(self.decoder, batch, self.packs)
-            return Actor.read(self, hidden, batch, temperature, with_entropy), hidden
+            return Actor.read(self, hidden, batch, temperature, with_entropy, with_squared_probs), hidden
         targets = batch.response_ids[batch.response_mask]  # [N]
         out = self.model(**model_inputs(self.model, batch), use_cache=False, output_hidden_states=self.gives_values)
         hidden = out.hidden_states[-1] if self.gives_values else out.logits  # not read without a value head
-        logprobs, entropy = selected_logprobs(at_responses(out.logits, batch), targets, temperature)
-        return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch)), hidden
+        logits = at_responses(out.logits, batch)
+        found = selected_logprobs(logits, targets, temperature, with_squared_probs=with_squared_probs)
+        return _laid_out(found, batch), hidden
 
     def read(
-        self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
+        self,
+        hidden: Tensor,
+        batch: SequenceBatch,
+        temperature: float = 1.0,
+        with_entropy: bool = True,
+        with_squared_probs: bool = False,
     ) -> ActorOutput:
         """`forward` from the decoder's [B, T, H] states on, for heads that are a matrix (`has_plain_head`)."""
         weight, bias = self.head()
-        logprobs, entropy = chunked_logprobs(
+        found = chunked_logprobs(
             at_responses(hidden, batch),  # [N, H]
             weight,  # [V, H]
             batch.response_ids[batch.response_mask],  # [N]
@@ -137,9 +159,10 @@ class Actor(Role):
             softcap=self._softcap,
             chunk_tokens=self.chunk_tokens,
             with_entropy=with_entropy,
+            with_squared_probs=with_squared_probs,
             float32=isinstance(self.model.get_output_embeddings(), Float32Head),
         )
-        return ActorOutput(scatter_responses(logprobs, batch), scatter_responses(entropy, batch))
+        return _laid_out(found, batch)
 
     def head(self) -> tuple[Tensor, Tensor | None]:
         """The head's [V, H] matrix and its [V] bias, if it has one."""
@@ -193,15 +216,28 @@ class ActorWithValues(Actor):
         super().__init__(model, chunk_tokens)
         self.value_head = ValueHead(model.config.get_text_config().hidden_size, seed)
 
-    def forward(self, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True) -> ActorOutput:
+    def forward(
+        self,
+        batch: SequenceBatch,
+        temperature: float = 1.0,
+        with_entropy: bool = True,
+        with_squared_probs: bool = False,
+    ) -> ActorOutput:
         """Logprobs, entropies and values of the response tokens."""
-        return self._with_values(*self._read(batch, temperature, with_entropy), batch)
+        return self._with_values(*self._read(batch, temperature, with_entropy, with_squared_probs), batch)
 
     def read(
-        self, hidden: Tensor, batch: SequenceBatch, temperature: float = 1.0, with_entropy: bool = True
+        self,
+        hidden: Tensor,
+        batch: SequenceBatch,
+        temperature: float = 1.0,
+        with_entropy: bool = True,
+        with_squared_probs: bool = False,
     ) -> ActorOutput:
         """`forward` from the decoder's [B, T, H] states on."""
-        return self._with_values(super().read(hidden, batch, temperature, with_entropy), hidden, batch)
+        return self._with_values(
+            super().read(hidden, batch, temperature, with_entropy, with_squared_probs), hidden, batch
+        )
 
     def _with_values(self, out: ActorOutput, hidden: Tensor, batch: SequenceBatch) -> ActorOutput:
         values = self.value_head.read(hidden, batch)

@@ -25,7 +25,8 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rlvr.core.losses import StepSize, aggregate, lm_loss
-from rlvr.data.builtin import builtin_problems, worked_example
+from rlvr.data.builtin import builtin_problems
+from rlvr.data.drawing import worked_example
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards import Sample
+from rlvr.checkpoint.checkpointer import SavedPart
 from rlvr.config import Config
 from rlvr.data.prompts import Prompt
 from rlvr.experience.maker import BaseExperienceMaker, Responses, samples_of, timed
 from rlvr.experience.scoring import Columns, ModelScores, model_scores
 from rlvr.prompting.conversation import Conversation
 from rlvr.ray.cluster import collect, import_ray
-from rlvr.ray.groups import PPORayActorGroup
+from rlvr.ray.groups import PPOInitialRayActorGroup, PPORayActorGroup
 from rlvr.ray.rewards import PieceScoring, RemoteScorer
 from rlvr.ray.splitting import Piece, merge_columns, split_prompts
 from rlvr.rollout.engine import Rollout, Sampling
@@ -54,7 +55,7 @@ class Roles:
 
     actor: PPORayActorGroup
     critic: PPORayActorGroup | None
-    initial: PPORayActorGroup | None
+    initial: PPOInitialRayActorGroup | None
     generators: PPORayActorGroup
 
 
@@ -142,6 +143,16 @@ class ExperienceMaker(BaseExperienceMaker):
             scoring.complete()
         order = range(len(prompts))  # pieces come in any order
         return Responses([rollouts[row] for row in order], [samples[row] for row in order], scoring)
+
+    def move_reference(self, share: float) -> None:
+        assert self.roles.initial is not None
+        # Rank 0's reference: the weights don't pass through the driver. All ranks help to gather them.
+        weights, *_ = self.roles.actor.ask("weights")
+        self.roles.initial.collect(self.roles.initial.ask("follow", weights, share))
+
+    @property
+    def saved_reference(self) -> SavedPart | None:
+        return self.roles.initial
 
     def compose(self, rollouts: Sequence[Rollout]) -> ExperienceCompositionRefs:
         """Have all roles read the responses; returns before they have."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlvr.checkpoint.checkpointer import WriteRole
+from rlvr.checkpoint.storage import TRAINING, WEIGHTS
 from rlvr.config import Config, RayConfig
 from rlvr.errors import UserError
 from rlvr.ray import cluster as clusters
@@ -186,27 +187,23 @@ def _words(resources: dict[str, float]) -> str:
     return " and ".join(f"{count:g} {kind}(s)" for kind, count in resources.items())
 
 
-class TrainableModelRayActorGroup(PPORayActorGroup):
-    """A role that learns, and a `rlvr.checkpoint.checkpointer.SavedRole`: its own processes write it, not the driver."""
+class SavedRayActorGroup(PPORayActorGroup):
+    """A role in checkpoints, a `rlvr.checkpoint.checkpointer.SavedPart`: its own processes write it, not the driver."""
 
-    def learn(self, batch: Sequence[Any], kl_coef: float, ptx: Sequence[Any] = ()) -> list[Any]:
-        """Begin one optimizer step on a mini-batch, of which each rank gets its share, and its share of the ptx rows. Returns
-        references to the ranks' metrics."""
-        ranks = range(self.world_size)
-        shares = [[rows_of(items, rank, self.world_size) for items in (batch, ptx)] for rank in ranks]
-        return self.ask_each("learn", [(of_batch, kl_coef, of_ptx) for of_batch, of_ptx in shares])
+    written = ""
+    """A file that `save` leaves in the folder."""
 
     @contextmanager
     def saving(self) -> Iterator[WriteRole]:
-        yield lambda folder: self._write(folder / "training.pt", "save", folder.absolute())
-
-    @contextmanager
-    def exporting(self, merge: bool) -> Iterator[WriteRole]:
-        yield lambda folder: self._write(folder, "export", folder.absolute(), merge)
+        yield lambda folder: self._write(folder / self.written, "save", folder.absolute())
 
     def load(self, folder: Path) -> None:
         """Restore what `saving` wrote."""
         self.collect(self.ask("load", folder.absolute()))
+
+    def digest(self) -> str:
+        """Of the weights."""
+        return str(self.collect(self.ask("digest"))[0])
 
     def _write(self, expected: Path, method: str, *arguments: Any) -> None:
         """Have the processes write, and check that this node sees what they wrote."""
@@ -216,6 +213,23 @@ class TrainableModelRayActorGroup(PPORayActorGroup):
                 f"a process on another node wrote {expected}, and this node does not see it: --save_path must lie on storage "
                 "that all nodes share"
             )
+
+
+class TrainableModelRayActorGroup(SavedRayActorGroup):
+    """A role that learns, and a `rlvr.checkpoint.checkpointer.SavedRole`."""
+
+    written = TRAINING
+
+    def learn(self, batch: Sequence[Any], kl_coef: float, ptx: Sequence[Any] = ()) -> list[Any]:
+        """Begin one optimizer step on a mini-batch, of which each rank gets its share, and its share of the ptx rows. Returns
+        references to the ranks' metrics."""
+        ranks = range(self.world_size)
+        shares = [[rows_of(items, rank, self.world_size) for items in (batch, ptx)] for rank in ranks]
+        return self.ask_each("learn", [(of_batch, kl_coef, of_ptx) for of_batch, of_ptx in shares])
+
+    @contextmanager
+    def exporting(self, merge: bool) -> Iterator[WriteRole]:
+        yield lambda folder: self._write(folder, "export", folder.absolute(), merge)
 
 
 class PPOActorRayActorGroup(TrainableModelRayActorGroup):
@@ -232,8 +246,10 @@ class PPOCriticRayActorGroup(TrainableModelRayActorGroup):
         super().__init__(size, RayPPOCritic, "critic")
 
 
-class PPOInitialRayActorGroup(PPORayActorGroup):
+class PPOInitialRayActorGroup(SavedRayActorGroup):
     """The reference model's processes."""
+
+    written = WEIGHTS
 
     def __init__(self, size: Size) -> None:
         super().__init__(size, RayPPOInitialModel, "reference model")

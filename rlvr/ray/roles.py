@@ -25,8 +25,9 @@ from rlvr.boost.frozen import AdapterOff
 from rlvr.boost.host import set_threads
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import freeze, resolve_precision
-from rlvr.checkpoint.checkpointer import SavedRole
+from rlvr.checkpoint.checkpointer import FrozenPart, SavedRole
 from rlvr.config import Config
+from rlvr.config.conditions import estimator_of
 from rlvr.data.examples import Example
 from rlvr.data.prompts import Prompt
 from rlvr.evaluation.prompts import EvalPrompt
@@ -231,6 +232,10 @@ class TrainablePPORole(BasePPORole):
         """Restore what `save` wrote. Collective."""
         self._saved.load(folder)
 
+    def digest(self) -> str:
+        """Of the role's weights. Collective."""
+        return self._saved.digest()
+
     @property
     def _saved(self) -> SavedRole:
         return self.learner.saved_roles[self.role]
@@ -292,7 +297,8 @@ class RayPPOActor(TrainablePPORole, Generates):
 
     def _readers(self, stack: ExitStack) -> list[Reader]:
         c = self.config
-        readers = [policy_reader(self.boosted, c.rollout.temperature, stack, c.algo.old_logprobs == "sampled")]
+        sampled, squared_probs = c.algo.old_logprobs == "sampled", estimator_of(c).score_norms
+        readers = [policy_reader(self.boosted, c.rollout.temperature, stack, sampled, squared_probs)]
         return [*readers, reference_reader(self.initial, c.rollout.temperature)] if self.initial else readers
 
     def evaluate(self) -> dict[str, float]:
@@ -301,6 +307,10 @@ class RayPPOActor(TrainablePPORole, Generates):
             return {}
         with self._policy() as actor:
             return self.evaluator(actor.model) or {}
+
+    def forget_moments(self) -> None:
+        """Let the optimizer begin anew."""
+        self.learner.forget_moments()
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights on the CPU, from rank 0; the other ranks only help to gather them. Collective."""
@@ -333,12 +343,30 @@ class RayPPOInitialModel(BasePPORole):
 
     def _build(self) -> None:
         self.model = freeze(build.make_initial_model(self.config), self.config.parallel, self.device)
+        shapes = {
+            name: p.shape for name, p in self.model.model.named_parameters()
+        }  # those of the actor, whose copy it is
+        self.model.check_follows(shapes, self.config.algo.reference_mix)
 
     @torch.no_grad()
     def score(self, rollouts: Sequence[Rollout]) -> Columns:
         """Reference logprobs of this rank's share of the responses."""
         readers = [reference_reader(self.model, self.config.rollout.temperature)]
         return self._read(rollouts, readers, bool(self.model.model.packs))
+
+    def follow(self, weights: dict[str, Tensor], share: float) -> None:
+        """Move towards the actor's weights, by this share."""
+        self.model.follow(weights, share)
+
+    def save(self, folder: Path) -> None:
+        """Write the weights into a checkpoint's folder, for `load`; rank 0 writes."""
+        with FrozenPart(self.model).saving() as write:
+            if self.rank == 0:
+                write(folder)
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote."""
+        FrozenPart(self.model).load(folder)
 
     def vocabulary(self) -> int:
         """Size of the model's vocabulary."""

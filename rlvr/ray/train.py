@@ -1,10 +1,11 @@
 """`rlvr train --ray`: a whole run on a Ray cluster.
 
-Checks that the cluster has room, then trains by `rlvr.run.assembly` with a `RayHost`, which starts the groups of actors and puts a
-`RayPPOTrainer` over them.
+`on_ray` checks that the cluster has room; `RayHost` starts the groups of actors and puts a `RayPPOTrainer` over them, for
+`rlvr.run.assembly`.
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from rlvr.run import assembly
 from rlvr.run import parts as build
 from rlvr.run.session import Session
 from rlvr.validate.lora import lora_settings
-from rlvr.validate.ppo import plan_batches
+from rlvr.validate.ppo import BatchPlan, plan_batches
 from rlvr.validate.ray import check_shares
 
 _KINDS: dict[str, Any] = {
@@ -50,12 +51,12 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def train_on_ray(config: Config) -> Path:
-    """Train as the settings say, with each role in processes of its own. Returns the run's folder.
+@contextmanager
+def on_ray(config: Config) -> Iterator[tuple[Session, BatchPlan, "RayHost"]]:
+    """The session of a run whose roles are in processes of their own, its batch arithmetic, and their host.
 
     Raises:
-        UserError: settings, data or cluster can't be used, or a process of a role died; says where to go on.
-        Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
+        UserError: settings or cluster can't be used, or a process of a role died; says where to go on.
     """
     disable_progress_bar()
     enter_phase("start")
@@ -77,10 +78,9 @@ def train_on_ray(config: Config) -> Path:
         session = stack.enter_context(Session.open(config, driver))
         host = RayHost(config, session, lora, _where(config, room, cluster, device), room, whole, stack)
         try:
-            assembly.train(config, session, plan, host)
+            yield session, plan, host
         except ProcessDied as error:
             raise UserError(f"{error}, and training stopped. {_remedy(session.folder)}") from None
-    return session.folder
 
 
 def _nodes(config: Config, lora: LoraSettings | None) -> dict[str, int]:

@@ -73,6 +73,9 @@ class Learners:
         for states in answers:
             add_metrics(meter, states)
 
+    def forget_moments(self) -> None:
+        self.actor.collect(self.actor.ask("forget_moments"))
+
     def share_weights(self) -> None:
         """Give the copies that generate the actor's present weights."""
         if self.copies is None:

@@ -7,9 +7,11 @@ Ray cluster. The single parts are made in `rlvr.run.parts`; the steps of trainin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from rich.markup import escape
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.plugins import resolve_precision
@@ -17,6 +19,7 @@ from rlvr.boost.process import ProcessInfo, Replica, replica_of
 from rlvr.config import Config
 from rlvr.data.prompts import PromptLoader
 from rlvr.data.sampling import PromptSampler
+from rlvr.journal.keeper import JournalKeeper
 from rlvr.models.actor import Actor
 from rlvr.models.loading import load_tokenizer, resolve_source
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
@@ -41,6 +44,7 @@ class Parts:
         prompts: to train on and to evaluate on.
         ptx: loader of the ptx data; None without.
         view: shows the run on the console; None in processes that show nothing.
+        keeper: keeps the journal; None without one.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -49,9 +53,12 @@ class Parts:
     ptx: Any
     view: ConsoleView | None
 
+    keeper: JournalKeeper | None
+
     @property
     def callbacks(self) -> list[Callback]:
-        return [Watch(), *([self.view] if self.view is not None else [])]
+        others: list[Callback | None] = [self.view, self.keeper]
+        return [Watch(), *(callback for callback in others if callback is not None)]
 
 
 class Host(Protocol):
@@ -109,14 +116,16 @@ def assemble(config: Config, session: Session, plan: BatchPlan, host: Host) -> R
     m = config.model
     resolve_source(m.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(m.tokenizer_dir or m.pretrain, m.trust_remote_code)
-    conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
+    conversation = Conversation(choose_template(build.template_name(config), tokenizer), tokenizer)
+    session.say(f"[dim]template: {escape(Path(conversation.template.source).name)}[/]")
     host.begin(tokenizer, conversation)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
         session.note(note)
     ptx = build.make_ptx_loader(config, host.replica, tokenizer, conversation)
     shown = view if session.process.is_main else None
-    trainer = host.make_trainer(Parts(tokenizer, conversation, prompts, ptx, shown))
+    keeper = JournalKeeper(session.folder, config.log.journal) if config.log.journal else None
+    trainer = host.make_trainer(Parts(tokenizer, conversation, prompts, ptx, shown, keeper))
     sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
     return Run(trainer, PromptLoader(prompts.train, sampler, *host.share), ptx, view)
 

@@ -143,7 +143,7 @@ class ConsoleView(Callback):
         self._phase("evaluating")
 
     def on_evaluate_end(self, trainer: Any, metrics: Mapping[str, float]) -> None:
-        for line in evaluation_lines(metrics, trainer.progress.episode):
+        for line in evaluation_lines(metrics, trainer.progress.episode, trainer.config.eval.eval_temperature):
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Mapping[str, float]) -> None:
@@ -202,8 +202,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def evaluation_lines(metrics: Mapping[str, float], episodes: int) -> Iterator[str]:
-    """Held-out accuracy over all data sets, then of each by itself if there are several."""
+def evaluation_lines(metrics: Mapping[str, float], episodes: int, temperature: float) -> Iterator[str]:
+    """Held-out accuracy over all data sets, then of each by itself if there are several, and how it was sampled."""
     prefixes = [name.removesuffix("/accuracy") for name in metrics if name.endswith("/accuracy")]
     for prefix in sorted(prefixes, key=len):
         of_it = {name.removeprefix(f"{prefix}/"): v for name, v in metrics.items() if name.startswith(f"{prefix}/")}
@@ -213,7 +213,8 @@ def evaluation_lines(metrics: Mapping[str, float], episodes: int) -> Iterator[st
             if prefix == "eval"
             else f"    {name} {of_it['accuracy']:.1%}"
         )
-        parts = (
+        parts = [f"temperature {temperature:g}" if temperature else "greedy"]
+        parts += (
             [f"95 %: {of_it['accuracy_low']:.1%} to {of_it['accuracy_high']:.1%}"] if "accuracy_low" in of_it else []
         )
         parts += [f"{k.replace('_at_', '@')} {of_it[k]:.1%}" for k in _largest_k(of_it)]

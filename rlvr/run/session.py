@@ -127,8 +127,8 @@ class Session:
     def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.opened.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.opened.close(failed=kind is not None)
 
     def note(self, text: str) -> None:
         """Print a note that the user may want to know of."""

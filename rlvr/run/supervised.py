@@ -34,6 +34,7 @@ from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
 from rlvr.trainer.supervised import SupervisedTrainer, total_steps
 from rlvr.validate.lora import lora_settings
+from rlvr.validate.sources import check_sources
 from rlvr.validate.supervised import check_reward_training, check_sft
 
 AnyConfig = SFTConfig | RewardTrainingConfig
@@ -51,6 +52,7 @@ def train_sft(config: SFTConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_sft(config)
+    check_sources(config)
     with Session.open(config, join(config)) as session:
         run = _begin(config, session)
         model = _make_sft_model(config, run.lora)
@@ -74,6 +76,7 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_reward_training(config)
+    check_sources(config)
     with Session.open(config, join(config)) as session:
         run = _begin(config, session)
         model = _make_reward_model(config, run.tokenizer, run.lora)

@@ -5,77 +5,24 @@ Hooks, metrics and trackers, checkpoints, training time, and stopping on request
 parts.
 """
 
-import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rlvr.boost.process import any_rank
+from rlvr.boost.signals import Interrupted, InterruptGuard
 from rlvr.checkpoint.checkpointer import Checkpointer, Loaded
 from rlvr.errors import UserError
 from rlvr.tracking.meter import Meter
 from rlvr.tracking.sinks import RunInfo, TrackerSettings, sink_factories
 from rlvr.tracking.tracker import JsonlSink, Tracker
 from rlvr.trainer.callbacks import Callback
-
-SAME_REQUEST_S = 3.0
-"""A second SIGINT within this time is the same request: torchrun passes a Ctrl-C on to processes that the terminal has already
-sent it to."""
-
-
-class Interrupted(Exception):
-    """The run was asked to stop and has stopped at a safe point.
-
-    Attributes:
-        signum: the signal.
-        checkpoint: folder of the checkpoint saved on the way out; None when nothing is saved.
-    """
-
-    def __init__(self, signum: int, checkpoint: str | None) -> None:
-        super().__init__(f"interrupted by {signal.Signals(signum).name}")
-        self.signum = signum
-        self.checkpoint = checkpoint
-
-
-class InterruptGuard:
-    """Within the block, the first SIGINT or SIGTERM is only remembered, for the loop to stop at its next safe point. A second
-    SIGINT some seconds later raises `KeyboardInterrupt` at once."""
-
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-    def __init__(self) -> None:
-        self.signum: int | None = None
-        self._first = 0.0
-        self._saved: dict[int, Any] = {}
-
-    @property
-    def requested(self) -> bool:
-        return self.signum is not None
-
-    def __enter__(self) -> "InterruptGuard":
-        try:
-            self._saved = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
-        except ValueError:  # not in the main thread, where signals can't be handled
-            self._saved = {}
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for signum, handler in self._saved.items():
-            signal.signal(signum, handler)
-
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum is None:
-            self.signum, self._first = signum, time.monotonic()
-            return
-        if signum == signal.SIGINT and time.monotonic() - self._first > SAME_REQUEST_S:
-            raise KeyboardInterrupt
 
 
 @dataclass
@@ -191,7 +138,7 @@ class BaseTrainer(ABC):
         """
         self._take_up(self.checkpointer.load(Path(path)))
 
-    def _save_checkpoint(self) -> Path | None:
+    def save_checkpoint(self) -> Path | None:
         """Write a checkpoint of this moment, if there is a folder for it. Collective. Returns its folder."""
         if self.save_dir is None:
             return None
@@ -200,7 +147,7 @@ class BaseTrainer(ABC):
     def _save_result(self) -> None:
         """At the end: a last checkpoint, and the trained models. Collective."""
         if self.save_dir is not None:
-            self._save_checkpoint()
+            self.save_checkpoint()
             self.checkpointer.export()
 
     def _call(self, hook: str, *arguments: Any) -> None:
@@ -215,7 +162,7 @@ class BaseTrainer(ABC):
         """Save and stop if any process was asked to. All decide alike, or one would wait for another for ever (pitfall A24)."""
         if not self.stop_asked():
             return
-        path = self._save_checkpoint()
+        path = self.save_checkpoint()
         # No signal of its own: another process was asked.
         raise Interrupted(self._interrupt.signum or 15, str(path) if path else None)
 
@@ -224,7 +171,7 @@ class BaseTrainer(ABC):
         good: they are those from before the first of these steps."""
         if skipped < limit:
             return
-        path = self._save_checkpoint()
+        path = self.save_checkpoint()
         role = next(iter(self.checkpointer.roles))
         raise UserError(
             f"in {skipped} optimizer steps in a row the gradient was not finite, and they were skipped (--max_skipped_steps {limit}). "

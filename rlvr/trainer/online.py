@@ -13,6 +13,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,11 +23,12 @@ from torch import Tensor
 
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import all_reduce_sum, any_rank
-from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedRole
+from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedPart, SavedRole
 from rlvr.checkpoint.storage import checkpoint_name
 from rlvr.config import Config, LogConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.kl import adapted_kl_coef
+from rlvr.data.batches import as_examples, as_prompts
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.experience.dynamic_sampling import collect_with_signal
@@ -126,6 +128,10 @@ class Learns(Protocol):
         """One optimizer step on one mini-batch. Collective."""
         ...
 
+    def forget_moments(self) -> None:
+        """Let the actor's optimizer begin anew."""
+        ...
+
 
 class OnlineTrainer(BaseTrainer):
     """The loop, its hooks, and when to save.
@@ -174,6 +180,7 @@ class OnlineTrainer(BaseTrainer):
             self.save_dir,
             learner.saved_roles,
             run_state or {},
+            others=self._moving_reference(),
             replicas=learner.replicas,
             keep=config.ckpt.keep_checkpoints,
             merge=config.model.lora_merge,
@@ -224,7 +231,8 @@ class OnlineTrainer(BaseTrainer):
             num_episodes: iterations of collecting and learning.
             num_collect_steps: batches of prompts in each.
             num_update_steps: passes over the collected experience in each.
-            prompt_dataloader: yields this process's share of each batch of prompts; cycled when it ends.
+            prompt_dataloader: yields this process's share of each batch of prompts; cycled when it ends. A batch is a list of
+                `Prompt`s, or a dictionary of padded tensors as ColossalChat's loaders give it (`rlvr.data.batches`).
             pretrain_dataloader: yields batches for the ptx loss; cycled when it ends.
             log_dir: folder for TensorBoard, if given.
             use_wandb: log to Weights & Biases.
@@ -233,9 +241,8 @@ class OnlineTrainer(BaseTrainer):
             Interrupted: after SIGINT or SIGTERM, at the next safe point, with a checkpoint saved.
             UserError: what the user gave does not fit together.
         """
-        self.plan = Plan(num_episodes, num_collect_steps, num_update_steps)
         self.track(LogConfig(log_dir=log_dir, use_wandb=use_wandb))
-        self._take_loaders(prompt_dataloader, pretrain_dataloader)
+        self.prepare(Plan(num_episodes, num_collect_steps, num_update_steps), prompt_dataloader, pretrain_dataloader)
         with self._interrupt:
             self._call("on_fit_start")
             # Evaluate before training; or finish the evaluation in which the run was stopped.
@@ -249,6 +256,37 @@ class OnlineTrainer(BaseTrainer):
             self._call("on_fit_end")
         self._save_result()
 
+    def prepare(
+        self, plan: Plan, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None = None
+    ) -> None:
+        """Take what `fit` takes, and begin no episode.
+
+        Raises:
+            UserError: what the user gave does not fit together.
+        """
+        self.plan = plan
+        self._take_loaders(prompt_dataloader, pretrain_dataloader)
+
+    def learn_again(
+        self, items: Sequence[Experience], meter: Mapping[str, Any], kl_coef: float, *, whitened: bool
+    ) -> None:
+        """The next episode with experience that was collected before (`rlvr.replay`): its optimizer steps, and its end. After
+        `prepare`. Collective.
+
+        Args:
+            items: of this process.
+            meter: state of its meter when learning began, with the metrics of collecting.
+            kl_coef: weight of the divergence in this episode.
+            whitened: the advantages are whitened already, where the settings ask for it.
+        """
+        store = "cpu" if self.config.train.buffer_cpu_offload else self._device()
+        self.buffer.items = [item.to(store) for item in items]
+        self.meter.load_state_dict(meter)
+        self.kl_coef = kl_coef
+        self.progress.collect_step, self.progress.learning = self.plan.num_collect_steps, whitened
+        self._start_clock()
+        self._run_episode()
+
     def _take_loaders(self, prompt_dataloader: Iterable[Any], pretrain_dataloader: Iterable[Any] | None) -> None:
         ptx_coef = self.config.algo.ptx_coef
         if ptx_coef and pretrain_dataloader is None:
@@ -261,7 +299,8 @@ class OnlineTrainer(BaseTrainer):
         # Without places (the checkpoint is of another number of processes) they are left out of this pass over the data.
         self.unsampled = [prompt_dataloader.items[place] for place in self._unsampled]  # type: ignore[attr-defined]
         self._unsampled = ()
-        self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
+        self._prompts = map(partial(as_prompts, tokenizer=self.tokenizer), _cycle(prompt_dataloader))
+        self._ptx = map(as_examples, _cycle(pretrain_dataloader))
 
     def _named_loaders(self) -> list[tuple[str, Any]]:
         return [("prompts", self.prompt_loader), ("pretrain", self.pretrain_loader)]
@@ -322,15 +361,13 @@ class OnlineTrainer(BaseTrainer):
         """
         if self.world_size > 1 or self.save_dir is None or not self.progress.optimizer_steps:
             return error
-        return UserError(
-            f"{error}\nWhat was learned is saved in {self._save_checkpoint()}; go on from it with --resume"
-        )
+        return UserError(f"{error}\nWhat was learned is saved in {self.save_checkpoint()}; go on from it with --resume")
 
     def _make_experience(self) -> Collected:
         """Phases 1 to 3 for this process's share of the next batch of prompts."""
         c = self.config
         place = (c.train.seed, self.progress.episode, self.progress.collect_step)
-        options = {"monte_carlo": self._pretrains_values}
+        options = {"monte_carlo": self.pretrains_values}
         if c.algo.dynamic_sampling:
             collected, sampled = collect_with_signal(
                 self.maker, self.unsampled, self._next_prompts, self._any_rank, self.meter, *place, **options
@@ -353,7 +390,7 @@ class OnlineTrainer(BaseTrainer):
     # Learning: phase 4.
 
     @property
-    def _pretrains_values(self) -> bool:
+    def pretrains_values(self) -> bool:
         """True in the first episodes if they only fit the critic to plain returns while the policy stays as it is (VAPO)."""
         return self.progress.episode < self.config.algo.value_pretraining_episodes
 
@@ -361,7 +398,7 @@ class OnlineTrainer(BaseTrainer):
     def _actor_learns(self) -> bool:
         """True if the coming optimizer step moves the actor too. Read off shared counters, so the same on all ranks."""
         warmed_up = self.progress.optimizer_steps >= self.config.algo.critic_warmup_steps
-        return warmed_up and not self._pretrains_values
+        return warmed_up and not self.pretrains_values
 
     @property
     def _local_mini_batch(self) -> int:
@@ -384,7 +421,7 @@ class OnlineTrainer(BaseTrainer):
 
     def _learn(self) -> None:
         """One pass over the buffer, from where the progress stands."""
-        for batch in islice(self._mini_batches(), self.progress.mini_batch, None):
+        for batch in islice(self.mini_batches(), self.progress.mini_batch, None):
             enter_phase("update")
             self._call("on_learn_batch_start")
             begin = time.perf_counter()
@@ -396,7 +433,8 @@ class OnlineTrainer(BaseTrainer):
             self._safe_point()
             self._stop_if_diverged(self.learner.skipped, self.config.train.max_skipped_steps)
 
-    def _mini_batches(self) -> Iterator[list[Experience]]:
+    def mini_batches(self) -> Iterator[list[Experience]]:
+        """The mini-batches of the present pass over the buffer, from its first."""
         p, t = self.progress, self.config.train
         return self.buffer.mini_batches(
             self._local_mini_batch, p.update_step, t.seed, p.episode, sample=t.sample_buffer
@@ -419,10 +457,30 @@ class OnlineTrainer(BaseTrainer):
         metrics["time/episode"] = p.episode_seconds
         metrics["time/total"] = p.seconds
         p.end_episode()  # before the evaluation: a run that is stopped there has finished the episode
+        self._move_reference()
         self.meter, self.seconds = Meter(), {}
         if p.episode == self.plan.num_episodes or (self.eval_interval and p.episode % self.eval_interval == 0):
             metrics = self._evaluate(metrics)
         self._close_episode(metrics)
+
+    def _move_reference(self) -> None:
+        """Let the reference follow the actor, if its turn has come. Collective.
+
+        ProRL (Liu et al. 2025, arXiv:2505.24864): the reference becomes a snapshot of the policy, and the optimizer's
+        state is begun anew, so that training can go on where the divergence would hold it back. A moving average instead (a share
+        below 1) is that of TR-DPO (Gorbatovski et al. 2024, arXiv:2404.09656), and TRL's `sync_ref_model`.
+        """
+        a = self.config.algo
+        if not a.reference_reset_interval or self.progress.episode % a.reference_reset_interval:
+            return
+        self.maker.move_reference(a.reference_mix)
+        if a.reference_mix == 1:
+            self.learner.forget_moments()
+
+    def _moving_reference(self) -> Mapping[str, SavedPart]:
+        """The reference, if it follows the actor and so is a part of checkpoints."""
+        reference = self.maker.saved_reference if self.config.algo.reference_reset_interval else None
+        return {} if reference is None else {"reference": reference}
 
     def _episode_metrics(self) -> dict[str, float]:
         """The episode's metrics over all processes. Empties the buffer and adapts the KL coefficient. Collective."""
@@ -443,7 +501,7 @@ class OnlineTrainer(BaseTrainer):
         self._log(metrics)
         self._call("on_episode_end", p.episode - 1, metrics)
         if self.save_interval and p.episode % self.save_interval == 0 and p.episode != self.plan.num_episodes:
-            self._save_checkpoint()
+            self.save_checkpoint()
         self._safe_point()
 
     def _evaluate(self, metrics: dict[str, float]) -> dict[str, float]:
@@ -503,7 +561,7 @@ class OnlineTrainer(BaseTrainer):
         return [places[id(prompt)] for prompt in self.unsampled]
 
     def _take_up(self, loaded: Loaded) -> None:
-        """Restore the loop. Loaders follow in `fit`, which gets them; the initial model is never loaded from a checkpoint
+        """Restore the loop. Loaders follow in `fit`, which gets them; an initial model that stays is never loaded from a checkpoint
         (pitfall A35)."""
         state, own = loaded.state, loaded.own
         in_episode = state["progress"]["collect_step"] or state["progress"]["learning"]

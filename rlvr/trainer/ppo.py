@@ -28,7 +28,7 @@ from rlvr.rollout.registry import make_engine
 from rlvr.tracking.tracker import Tracker
 from rlvr.trainer.online import OnlineTrainer
 from rlvr.trainer.ppo_update import Learner
-from rlvr.trainer.roles import as_actor, as_scorer, choose_estimator, make_reference, make_sampling
+from rlvr.trainer.roles import as_actor, as_scorer, check_follows, choose_estimator, make_reference, make_sampling
 
 if TYPE_CHECKING:
     from colossalai.booster import Booster
@@ -90,10 +90,13 @@ class LocalPPOTrainer(OnlineTrainer):
         if engine is None:
             engine = make_engine("hf", tokenizer)
             engine.autocast = precision == "bf16"
+        reference = make_reference(initial_model, actor, config.algo.kl_coef)
+        if config.algo.reference_reset_interval:
+            check_follows(reference, actor, config.algo.reference_mix)
         maker = NaiveExperienceMaker(
             actor,
             critic,
-            make_reference(initial_model, actor, config.algo.kl_coef),
+            reference,
             scorer,
             engine,
             sampling,

@@ -174,24 +174,37 @@ class Learner:
             actor_learns: false while only the critic is warmed up.
             ptx: this replica's rows of the ptx data; empty without a ptx loss.
         """
-        algo = self.config.algo
         # The losses of a replica are counted once, by one of its processes.
         meter = meter if self._first.reports else Meter()
         if self.actor is not None and actor_learns:
-            positives = None
-            # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
-            if algo.positive_lm_coef:
-                positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
             ptx_batches, ptx_size = self._ptx(ptx)
             meter.add("lr", self.actor.lr)
-            size = self.size_of(batch)
-            step = Step(self.config, kl_coef, meter, size, positives, ptx_size)
-            train_actor(self.actor, self._learned(batch, size), step, ptx_batches)
+            step = self._actor_step(batch, meter, kl_coef, ptx_size)
+            train_actor(self.actor, self._learned(batch, step.size), step, ptx_batches)
         if self.critic is not None:
             meter.add("train/lr_critic", self.critic.lr)
             for part in _parts(batch, self.config.train.critic_steps):
                 size = self.size_of(part)
                 train_critic(self.critic, self._learned(part, size), Step(self.config, kl_coef, meter, size))
+
+    def actor_gradient(self, batch: Sequence[Experience], *, kl_coef: float) -> Tensor:
+        """[weights that learn] the gradient of the actor's loss on a mini-batch, neither clipped nor applied; without a ptx
+        loss. For plugins that leave gradients with the weights (ddp)."""
+        assert self.actor is not None
+        step = self._actor_step(batch, Meter(), kl_coef, None)
+        return self.actor.gradient(_actor_passes(self.actor, self._learned(batch, step.size), step))
+
+    def _actor_step(self, batch: Sequence[Experience], meter: Meter, kl_coef: float, ptx_size: StepSize | None) -> Step:
+        positives = None
+        # Collective, so decided by the setting and not by what this rank's share holds (pitfall A24).
+        if self.config.algo.positive_lm_coef:
+            positives = self.total_size([i.mask & i.positive for i in batch if i.positive is not None])
+        return Step(self.config, kl_coef, meter, self.size_of(batch), positives, ptx_size)
+
+    def forget_moments(self) -> None:
+        """Let the actor's optimizer begin anew."""
+        if self.actor is not None:
+            self.actor.forget_moments()
 
     def size_of(self, batch: Sequence[Experience]) -> StepSize:
         """Totals of an optimizer step on these items of this replica, over all replicas. Collective."""
@@ -260,12 +273,14 @@ def train_actor(
 
     An actor that gives values learns them in the same passes.
     """
-    a, temperature = step.config.algo, step.config.rollout.temperature
     passes = [Pass(actor, (batch,), partial(ptx_loss, batch, step)) for batch in ptx]
-    for batch in micro_batches:
-        inputs = (batch.sequences, temperature, bool(a.entropy_coef))
-        passes.append(Pass(actor, inputs, partial(actor_loss, batch, step)))
+    passes += _actor_passes(actor, micro_batches, step)
     _learn(actor, passes, step.meter, "actor", *(["critic"] if actor.unwrapped.gives_values else []))
+
+
+def _actor_passes(actor: Boosted, micro_batches: Sequence[MicroBatch], step: Step) -> list[Pass]:
+    options = (step.config.rollout.temperature, bool(step.config.algo.entropy_coef))
+    return [Pass(actor, (batch.sequences, *options), partial(actor_loss, batch, step)) for batch in micro_batches]
 
 
 def train_critic(critic: Boosted, micro_batches: Sequence[MicroBatch], step: Step) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.boost.boosted import Boosted
-from rlvr.boost.frozen import AdapterOff, Reference
+from rlvr.boost.frozen import AdapterOff, Frozen, Reference
 from rlvr.core.advantages import Estimator, estimator_names, get_estimator
 from rlvr.errors import UserError
 from rlvr.experience.maker import SampleScorer
@@ -112,6 +112,16 @@ def make_reference(model: Any, actor: Boosted, kl_coef: float) -> Reference | No
     raise UserError(f"kl_coef {kl_coef} needs initial_model, from which the divergence is measured; or set kl_coef=0")
 
 
+def check_follows(reference: Reference | None, actor: Boosted, share: float) -> None:
+    """Raise `UserError` unless this reference can move towards the actor by this share (`reference_mix`)."""
+    if not isinstance(reference, Frozen) or actor.unwrapped.has_adapter:
+        why = (
+            "with LoRA it is not made of the actor's weights" if reference is not None else "at kl_coef 0 there is none"
+        )
+        raise UserError(f"reference_reset_interval lets the reference become the actor, and {why}: leave it out")
+    reference.check_follows(actor.shapes(), share)
+
+
 def as_scorer(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
@@ -137,7 +147,13 @@ def as_scorer(
 def make_sampling(
     tokenizer: PreTrainedTokenizerBase, conversation: Conversation | None, given: Mapping[str, Any]
 ) -> Sampling:
-    """Sampling settings from `generate_kwargs`; stops come from the template, or else are the tokenizer's end token."""
+    """Sampling settings from `generate_kwargs`, ColossalChat's among them; stops come from the template, or else are the tokenizer's
+    end token.
+
+    Raises:
+        UserError: an unknown name, or a value that PPO can't use.
+    """
+    given = _of_colossalchat(given)
     known = set(Sampling.__dataclass_fields__)
     if unknown := set(given) - known:
         raise UserError(f"unknown generation settings {sorted(unknown)}; known: {', '.join(sorted(known))}")
@@ -147,3 +163,20 @@ def make_sampling(
     else:
         stops = {"stop_ids": () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)}
     return Sampling(**{"max_new_tokens": 256, **stops, **given})
+
+
+def _of_colossalchat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that ColossalChat and transformers give these settings, as ours. What is always so here is checked and left out."""
+    settings = dict(given)
+    if not settings.pop("do_sample", True):
+        raise UserError("do_sample=False: PPO needs sampled responses; leave it out")
+    settings.pop("use_cache", None)  # the cache changes nothing but speed, and is always used
+    for name in ("eos_token_id", "stop_token_ids"):
+        if (stops := settings.pop(name, None)) is not None:
+            settings["stop_ids"] = (stops,) if isinstance(stops, int) else tuple(stops)
+    if "max_length" in settings:
+        raise UserError(
+            "max_length counts prompt and response together, and prompts come from your loader: give max_new_tokens, the most tokens of "
+            "a response"
+        )
+    return settings

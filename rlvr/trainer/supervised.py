@@ -187,7 +187,7 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         else:
             self._log(metrics)
         if c.ckpt.save_interval and step % c.ckpt.save_interval == 0 and not last:
-            self._save_checkpoint()
+            self.save_checkpoint()
         self._stop_if_asked()
         self._stop_if_diverged(self.role.skipped, c.train.max_skipped_steps)
 

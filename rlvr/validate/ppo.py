@@ -69,6 +69,10 @@ def _check_estimator(config: Config) -> None:
             f"--reward_aggregation {config.reward.reward_aggregation} makes scores of different responses incomparable with "
             f"that of the greedy one, which {given} compares them with: use sum"
         )
+    if estimator.score_norms and config.algo.old_logprobs == "sampled":
+        raise UserError(
+            f"{given} goes by the probabilities of all words, which --old_logprobs sampled does without: take --old_logprobs recompute"
+        )
     if not estimator.critic and config.algo.truncated == "bootstrap":
         raise UserError(
             f"--truncated bootstrap continues a cut response by the critic's value, and {given} has no critic: use "

@@ -66,7 +66,7 @@ def test_one_with_numbers_that_are_not_finite_is_passed_over_or_refused(place, t
             save_file({"w": numbers["weights"]}, draft / "actor" / "modeling" / "model.safetensors")
             moments = {"state": {0: {"exp_avg": numbers["moments"]}}}
             training = {"optimizer": moments, "masters": [numbers["masters"]], "lr_scheduler": {}}
-            checkpoint.save_tensors(training, draft / "actor" / "training.pt")
+            checkpoint.save_tensors(training, draft / "actor" / "training.safetensors")
         return target
 
     whole, broken = filled(1, ""), filled(2, place)
@@ -79,8 +79,8 @@ def test_one_with_numbers_that_are_not_finite_is_passed_over_or_refused(place, t
 
 PLACES = {
     "weights": "in actor/modeling/model.safetensors, w",
-    "masters": "in actor/training.pt, masters/0",
-    "moments": "in actor/training.pt, optimizer/state/0/exp_avg",
+    "masters": "in actor/training.safetensors, masters/0",
+    "moments": "in actor/training.safetensors, optimizer/state/0/exp_avg",
 }
 
 

@@ -128,6 +128,23 @@ def test_two_models_are_compared_problem_by_problem(tmp_path: Path, capsys) -> N
         assert said in capsys.readouterr().err
 
 
+def test_pass_at_k_of_two_models_is_drawn(tmp_path: Path, capsys) -> None:
+    words = ["tiny", *SAMPLED, *SMALL, "--save_path"]
+    evaluate(capsys, *words, tmp_path / "a")
+    drawn = ["--plot", tmp_path / "figures" / "pass.svg", "--plot_beside", tmp_path / "a"]
+    evaluate(capsys, *words, tmp_path / "b", "--temperature", "0.5", *drawn)
+    text = (tmp_path / "figures" / "pass.svg").read_text()
+    assert "<svg" in text and text.count('<g id="FillBetweenPolyCollection') == 2
+    for more, said in (
+        (["--plot_beside", tmp_path / "a"], "no effect without --plot"),
+        (["--plot", "pass.gif"], "must end in .png, .svg, .pdf"),
+        (["--plot", "p.png", "--plot_beside", tmp_path / "none"], "no evaluation"),
+        (["--plot", "p.png", "--num_generations", "1"], "give --num_generations, such as 128"),
+    ):
+        assert main(["eval", *map(str, [*words[:-1], *more])]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_several_data_sets_have_a_column_each(tmp_path: Path, capsys) -> None:
     files = [write(tmp_path / f"{n}.jsonl", {"question": f"{n}+2=?", "answer": str(n + 2)}) for n in (1, 2)]
     words = ["tiny", "--dataset", *map(str, files), "builtin", "--max_samples", "3", *SMALL]

@@ -118,6 +118,7 @@ def test_an_unknown_preset_names_the_nearest(capsys: pytest.CaptureFixture[str])
         base_config({"algo": {"preset": "x"}})
 
 
+OTB = ["--estimator", "optimal_token_baseline", "--num_generations", "8"]
 GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
 
 
@@ -171,6 +172,9 @@ GROUPED = ["--estimator", "grpo", "--num_generations", "4"]
         (["--float32_head", "--plugin", "gemini"], "--plugin gemini replaces the model's head"),
         (["--float32_head", "--engine", "vllm"], "vLLM has a head of its own"),
         (["--entropy_control", "top_entropy", "--old_logprobs", "sampled"], "goes by the tokens' entropies"),
+        ([*OTB, "--old_logprobs", "sampled"], "goes by the probabilities of all words.*take --old_logprobs recompute"),
+        (["--estimator", "optimal_token_baseline"], "give at least 2"),
+        ([*OTB, "--ratio", "sequence"], "gives its tokens different advantages"),
         (["--entropy_control", "clip_cov", "--clip_cov_low", "6"], "leave no covariance between them"),
         (["--entropy_control", "kl_cov", "--entropy_share", "0"], "--entropy_share 0.0: must be above 0 and at most 1"),
         (

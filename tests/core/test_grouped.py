@@ -3,13 +3,16 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr.core.advantages import AdvantageInputs, get_estimator, has_signal
+from rlvr.core.advantages import AdvantageInputs, get_estimator, has_signal, score_norms
+from rlvr.core.logprobs import selected_logprobs
 
 Row = tuple[int, bool, list[tuple[float, bool]]]
 """A response: its group, whether it has a score, and its tokens (reward, does it count)."""
@@ -121,6 +124,139 @@ def test_a_group_of_one_is_refused(name: str) -> None:
         get_estimator(name)(single_token([1.0, 0.0, 1.0], [0, 0, 1]))
     with pytest.raises(ValueError, match="needs groups"):
         get_estimator(name)(AdvantageInputs(torch.ones(2, 1), None, torch.ones(2, 1), gamma=1.0, lam=1.0))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 2), st.booleans(), st.lists(st.tuples(reward, st.booleans()), max_size=5)),
+        min_size=1,
+        max_size=5,
+    ),
+    seed=st.integers(0, 10**6),
+)
+def test_each_token_is_compared_with_those_of_its_place_weighted_by_their_score_norms_so_far(
+    rows: list[Row], seed: int, pad: Callable, pad_mask: Callable
+) -> None:
+    """In any order, with responses that have no score, foreign tokens anywhere and rubbish where they are."""
+    rows = [*rows, *rows]  # no group of one
+    inputs = make_inputs(rows, pad, pad_mask)
+    norms = torch.rand(inputs.mask.shape, generator=torch.Generator().manual_seed(seed))
+    inputs = replace(inputs, score_norms=torch.where(inputs.mask, norms, math.nan))
+    out = get_estimator("optimal_token_baseline")(inputs)
+
+    own = [[j for j, (_, m) in enumerate(tokens) if m] for _, _, tokens in rows]  # columns of the policy's tokens
+
+    def at(i: int, t: int) -> tuple[float, float]:
+        """Reward to go, and sum of norms, of response i at its t-th own token."""
+        return math.fsum(rows[i][2][j][0] for j in own[i][t:]), math.fsum(norms[i, j].item() for j in own[i][: t + 1])
+
+    for i, (group, scored, tokens) in enumerate(rows):
+        members = [k for k, row in enumerate(rows) if row[0] == group and row[1]]
+        totals = [total(rows[k]) for k in members]
+        want = dict.fromkeys(range(len(tokens)), 0.0)
+        if scored and max(totals) > min(totals):
+            for t, j in enumerate(own[i]):
+                those = [at(k, t) for k in members if len(own[k]) > t]
+                baseline = math.fsum(g * w for g, w in those) / math.fsum(w for _, w in those)
+                want[j] = at(i, t)[0] - baseline
+        got = out.advantages[i]
+        assert got[: len(tokens)].tolist() == pytest.approx(list(want.values()), rel=1e-5, abs=1e-6)
+        assert not got[len(tokens) :].any()
+
+
+def test_optimal_token_baseline_of_the_only_response_left_is_zero() -> None:
+    rewards = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    inputs = AdvantageInputs(
+        rewards, None, torch.tensor([[True] * 3, [True, True, False], [True, False, False]]), gamma=1.0, lam=1.0,
+        groups=torch.zeros(3, dtype=torch.long), score_norms=torch.tensor([[0.2, 0.2, 0.2], [0.6, 0.1, 9.0], [0.2, 9.0, 9.0]]),
+    )  # fmt: skip
+    advantages = get_estimator("optimal_token_baseline")(inputs).advantages
+    first, second = (0.2 * 1.0 + 0.2 * 0.5) / 1.0, 0.4 * 1.0 / (0.4 + 0.7)
+    want = [[1 - first, 1 - second, 1.0], [-first, -second, 0.0], [0.5 - first, 0.0, 0.0]]
+    torch.testing.assert_close(advantages, torch.tensor(want))
+    sure = replace(inputs, score_norms=torch.zeros(3, 3))  # no token had an alternative
+    assert torch.isfinite(get_estimator("optimal_token_baseline")(sure).advantages).all()
+    with pytest.raises(ValueError, match="score_norms"):
+        get_estimator("optimal_token_baseline")(replace(inputs, score_norms=None))
+
+
+def test_score_norms_are_those_of_the_gradient_in_the_logits() -> None:
+    logits = torch.randn(6, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    targets = torch.arange(6)
+    out = selected_logprobs(logits, targets, with_squared_probs=True)
+    assert out.squared_probs is not None
+    (gradient,) = torch.autograd.grad(out.logprobs.sum(), logits)
+    assert torch.allclose(score_norms(out.logprobs, out.squared_probs), gradient.square().sum(1))
+    sure = score_norms(torch.zeros(1), torch.tensor([1.0 - 1e-7]))
+    assert sure.item() == 0.0, "rounding leaves nothing negative"
+
+
+class Policy:
+    """All responses of up to `limit` tokens of a vocabulary of three, with probabilities in parts of 4^limit; the first word ends a
+    response. Parameters are the logits of each prefix. A group in which each response stands as often as is likely is exact: means
+    over it are expectations.
+    """
+
+    SHARES = ([2, 1, 1], [1, 2, 1], [1, 1, 2])
+
+    def __init__(self, limit: int, seed: int) -> None:
+        self.limit, lots = limit, torch.Generator().manual_seed(seed)
+        prefixes = [p for n in range(limit) for p in product(range(3), repeat=n) if 0 not in p]
+        self.number = {prefix: k for k, prefix in enumerate(prefixes)}
+        picks = torch.randint(3, (len(prefixes),), generator=lots)
+        self.probabilities = torch.tensor([self.SHARES[i] for i in picks]).double() / 4
+        whole = [p for n in range(1, limit + 1) for p in product(range(3), repeat=n) if 0 not in p[:-1]]
+        responses = [p for p in whole if p[-1] == 0 or len(p) == limit]
+        scores = torch.randint(2, (len(responses),), generator=lots).double()
+        self.group: list[tuple[tuple[int, ...], float]] = []
+        for response, score in zip(responses, scores.tolist(), strict=True):
+            share = math.prod(self.probabilities[self.number[response[:t]], y].item() for t, y in enumerate(response))
+            self.group += [(response, score)] * round(share * 4**limit)
+
+    def inputs(self) -> AdvantageInputs:
+        size = (len(self.group), self.limit)
+        rewards, norms, mask = torch.zeros(size), torch.zeros(size).double(), torch.zeros(size, dtype=torch.bool)
+        for i, (response, score) in enumerate(self.group):
+            rewards[i, len(response) - 1] = score
+            for t, y in enumerate(response):
+                p = self.probabilities[self.number[response[:t]]]
+                norms[i, t], mask[i, t] = score_norms(p[y].log(), p.square().sum()), True
+        groups = torch.zeros(len(self.group), dtype=torch.long)
+        return AdvantageInputs(rewards, None, mask, gamma=1.0, lam=1.0, groups=groups, score_norms=norms)
+
+    def variance(self, advantages: torch.Tensor) -> float:
+        """Of the gradient of one response, summed over the parameters."""
+        gradients = torch.zeros(len(self.group), *self.probabilities.shape).double()
+        for i, (response, _) in enumerate(self.group):
+            for t, y in enumerate(response):
+                k = self.number[response[:t]]
+                gradients[i, k] += advantages[i, t] * (torch.eye(3)[y] - self.probabilities[k])
+        return float(gradients.var(dim=0, correction=0).sum())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_optimal_token_baseline_is_the_best_there_is_for_one_token(seed: int) -> None:
+    policy = Policy(1, seed)
+    inputs = policy.inputs()
+    best = get_estimator("optimal_token_baseline")(inputs).advantages
+    for shift in (-0.1, -0.01, 0.01, 0.1):
+        assert policy.variance(best) <= policy.variance(best + shift)
+    assert policy.variance(best) <= policy.variance(get_estimator("dr_grpo")(inputs).advantages) + 1e-12
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_optimal_token_baseline_has_less_variance_than_the_mean_of_the_group(limit: int) -> None:
+    """Of twelve small problems that are solved exactly, all means alike: the gradient's variance about each baseline."""
+    pairs = []
+    for seed in range(12):
+        policy = Policy(limit, seed)
+        inputs = policy.inputs()
+        pairs.append(
+            [policy.variance(get_estimator(n)(inputs).advantages) for n in ("optimal_token_baseline", "dr_grpo")]
+        )
+    assert sum(otb for otb, _ in pairs) < 0.95 * sum(mean for _, mean in pairs)
+    assert sum(otb <= mean + 1e-12 for otb, mean in pairs) >= 11
 
 
 def test_remax_subtracts_the_greedy_score() -> None:

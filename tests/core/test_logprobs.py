@@ -83,7 +83,7 @@ def test_a1_a7_logprob_of_token_t_uses_the_logits_at_t_minus_1(
         is_response[row, start + prompt : start + length] = True
         expected += reference.token_logprobs(z.tolist(), tokens.tolist(), prompt, temperature)
         entropies += reference.token_entropies(z.tolist(), tokens.tolist(), prompt, temperature)
-    logprobs, entropy = selected_logprobs(logits[:, :-1], ids[:, 1:], temperature)
+    logprobs, entropy, _ = selected_logprobs(logits[:, :-1], ids[:, 1:], temperature)
     assert logprobs[is_response[:, 1:]].tolist() == pytest.approx(expected, abs=1e-12)
     assert entropy[is_response[:, 1:]].tolist() == pytest.approx(entropies, abs=1e-12)
 
@@ -91,8 +91,8 @@ def test_a1_a7_logprob_of_token_t_uses_the_logits_at_t_minus_1(
 def test_a3_words_excluded_from_sampling_cost_no_nan() -> None:
     """Logits of -infinity, as truncated sampling makes them: entropy over what is left, finite gradients."""
     logits = torch.tensor([[1.0, -math.inf, 2.0]], dtype=torch.float64, requires_grad=True)
-    logprobs, entropy = selected_logprobs(logits, torch.tensor([2]))
-    left, left_entropy = selected_logprobs(logits.detach()[:, [0, 2]], torch.tensor([1]))
+    logprobs, entropy, _ = selected_logprobs(logits, torch.tensor([2]))
+    left, left_entropy, _ = selected_logprobs(logits.detach()[:, [0, 2]], torch.tensor([1]))
     assert torch.allclose(logprobs, left) and torch.allclose(entropy, left_entropy)
     (gradient,) = torch.autograd.grad((logprobs + entropy).sum(), logits)
     assert torch.isfinite(gradient).all() and gradient[0, 1] == 0
@@ -108,7 +108,7 @@ def test_a36_chunked_equals_plain_with_gradients(head: Head, chunk_tokens: int) 
     results = []
     for function in (plain_logprobs, chunked_logprobs):
         extra: Head = {"chunk_tokens": chunk_tokens} if function is chunked_logprobs else {}
-        logprobs, entropy = function(hidden, weight, targets, **options, **extra)
+        logprobs, entropy = function(hidden, weight, targets, **options, **extra)[:2]
         loss = (coefficients[0] * logprobs + coefficients[1] * entropy).sum()
         results.append([logprobs, entropy, *torch.autograd.grad(loss, leaves)])
     for plain, chunked in zip(*results, strict=True):
@@ -122,7 +122,8 @@ def test_a36_gradcheck(head: Head) -> None:
 
     def function(*leaves: Tensor) -> tuple[Tensor, Tensor]:
         hidden, weight, *rest = leaves
-        return chunked_logprobs(hidden, weight, targets, bias=next(iter(rest), None), chunk_tokens=2, **without_bias)
+        out = chunked_logprobs(hidden, weight, targets, bias=next(iter(rest), None), chunk_tokens=2, **without_bias)
+        return out.logprobs, out.entropy
 
     assert torch.autograd.gradcheck(function, (hidden, weight, *([bias] if head.get("bias") else [])))
 
@@ -149,11 +150,35 @@ def test_a36_frozen_head_or_frozen_states() -> None:
 
 def test_without_entropy_it_is_zero_and_logprobs_are_the_same() -> None:
     hidden, weight, _, targets = tensors(n=5, h=3, v=6)
-    logprobs, entropy = chunked_logprobs(hidden, weight, targets, with_entropy=False)
+    logprobs, entropy, _ = chunked_logprobs(hidden, weight, targets, with_entropy=False)
     assert torch.equal(logprobs, chunked_logprobs(hidden, weight, targets)[0])
     assert not entropy.any() and not entropy.requires_grad
     logprobs.sum().backward()
     assert hidden.grad is not None
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("chunk_tokens", [1, 3, 100])
+def test_squared_probabilities_are_those_of_the_logits_and_change_nothing_else(head: Head, chunk_tokens: int) -> None:
+    hidden, weight, bias, targets = tensors(n=7, h=4, v=11)
+    options = options_of(head, bias)
+    plain = chunked_logprobs(hidden, weight, targets, **options, chunk_tokens=chunk_tokens)
+    found = chunked_logprobs(hidden, weight, targets, **options, chunk_tokens=chunk_tokens, with_squared_probs=True)
+    assert plain.squared_probs is None and found.squared_probs is not None
+    assert torch.equal(plain.logprobs, found.logprobs) and torch.equal(plain.entropy, found.entropy)
+    # The logprob of each word in turn gives all probabilities.
+    words = [plain_logprobs(hidden, weight, torch.full((7,), v), **options)[0] for v in range(11)]
+    want = torch.stack(words).exp().square().sum(0)
+    assert torch.allclose(found.squared_probs, want, atol=1e-12) and not found.squared_probs.requires_grad
+    gradients = [torch.autograd.grad(out.logprobs.sum() + out.entropy.sum(), hidden)[0] for out in (plain, found)]
+    assert torch.equal(*gradients)
+
+
+def test_squared_probabilities_of_given_logits_with_words_left_out() -> None:
+    logits = torch.tensor([[0.0, -math.inf, 0.0], [math.log(3.0), 0.0, -math.inf]])
+    out = selected_logprobs(logits, torch.tensor([0, 1]), with_squared_probs=True)
+    assert out.squared_probs is not None
+    assert out.squared_probs.tolist() == pytest.approx([0.5, 0.75**2 + 0.25**2])
 
 
 class LargestTensor(TorchDispatchMode):
@@ -180,9 +205,10 @@ def test_a36_no_tensor_of_all_logits_is_kept_or_ever_made() -> None:
 
     with LargestTensor() as made:
         with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            logprobs, entropy = chunked_logprobs(
-                hidden, weight, targets, bias=bias, softcap=5.0, scale=0.5, temperature=0.9, chunk_tokens=chunk
-            )
+            logprobs, entropy, _ = chunked_logprobs(
+                hidden, weight, targets, bias=bias, softcap=5.0, scale=0.5, temperature=0.9, chunk_tokens=chunk,
+                with_squared_probs=True,
+            )  # fmt: skip
         (logprobs.sum() + entropy.sum()).backward()
     assert sum(kept) == n * h + v * h + v + n + n, "hidden, weight, bias, targets and entropies, nothing else"
     assert made.elements == chunk * v, "a chunk of logits is the largest tensor that exists"
@@ -190,7 +216,7 @@ def test_a36_no_tensor_of_all_logits_is_kept_or_ever_made() -> None:
 
 def test_a25_no_tokens_give_empty_results_and_zero_gradients() -> None:
     hidden, weight, bias, targets = tensors(n=0, h=3, v=6, dtype=torch.float32)
-    logprobs, entropy = chunked_logprobs(hidden, weight, targets, bias=bias)
+    logprobs, entropy, _ = chunked_logprobs(hidden, weight, targets, bias=bias)
     assert logprobs.shape == entropy.shape == (0,)
     (logprobs.sum() + entropy.sum()).backward()
     assert hidden.grad is not None and hidden.grad.shape == (0, 3)
@@ -203,8 +229,8 @@ def test_a37_log_softmax_is_float32_under_low_precision(dtype: torch.dtype) -> N
     """From the same low-precision logits both give float32 results; in bfloat16 itself they would be off by 1 %."""
     hidden, weight, _, targets = tensors(n=16, h=8, v=64, dtype=dtype)
     logits = F.linear(hidden, weight).detach()
-    exact, exact_entropy = selected_logprobs(logits.double(), targets)
-    for logprobs, entropy in (selected_logprobs(logits, targets), chunked_logprobs(hidden, weight, targets)):
+    exact, exact_entropy, _ = selected_logprobs(logits.double(), targets)
+    for logprobs, entropy, _ in (selected_logprobs(logits, targets), chunked_logprobs(hidden, weight, targets)):
         assert logprobs.dtype == entropy.dtype == torch.float32
         assert torch.allclose(logprobs.double(), exact, atol=1e-5)
         assert torch.allclose(entropy.double(), exact_entropy, atol=1e-5)
@@ -215,7 +241,7 @@ def test_a37_weight_gradient_under_bfloat16_is_summed_over_chunks_in_float32() -
     hidden, weight, _, targets = tensors(n=256, h=4, v=8, dtype=torch.bfloat16)
     gradients = []
     for chunk_tokens in (1, 256):
-        logprobs, _ = chunked_logprobs(hidden, weight, targets, chunk_tokens=chunk_tokens)
+        logprobs, _, _ = chunked_logprobs(hidden, weight, targets, chunk_tokens=chunk_tokens)
         gradients.append(torch.autograd.grad(logprobs.sum(), weight)[0].double())
     exact = torch.autograd.grad(
         chunked_logprobs(hidden.double(), weight.double(), targets)[0].sum(), weight, retain_graph=False
@@ -230,7 +256,7 @@ def test_a37_autocast_is_the_same_in_forward_and_backward() -> None:
     gradients = []
     for function in (plain_logprobs, chunked_logprobs):
         with torch.autocast("cpu", torch.bfloat16):
-            logprobs, entropy = function(hidden, weight, targets)
+            logprobs, entropy = function(hidden, weight, targets)[:2]
         assert logprobs.dtype == torch.float32
         gradients.append([logprobs, *torch.autograd.grad((logprobs + entropy).sum(), [hidden, weight])])
     for plain, chunked in zip(*gradients, strict=True):
@@ -256,14 +282,14 @@ def test_a2_temperature_divides_the_logits() -> None:
     logits = torch.randn(4, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     targets = torch.arange(4)
     for result, expected in zip(
-        selected_logprobs(logits, targets, 0.5), selected_logprobs(2.0 * logits, targets), strict=True
+        selected_logprobs(logits, targets, 0.5)[:2], selected_logprobs(2.0 * logits, targets)[:2], strict=True
     ):
         assert torch.allclose(result, expected)
 
 
 def test_a31_entropy_of_large_logits_is_exact() -> None:
     logits = torch.tensor([[1e4, 1e4, 1e4 - 1]])
-    _, entropy = selected_logprobs(logits, torch.tensor([0]))
+    _, entropy, _ = selected_logprobs(logits, torch.tensor([0]))
     assert entropy.item() == pytest.approx(reference.entropy([0.0, 0.0, -1.0]), abs=1e-6)
 
 
@@ -282,7 +308,7 @@ def test_a7_only_tokens_of_the_mask_are_projected() -> None:
     hidden, weight, _, targets = tensors(n=12, h=3, v=5)
     mask = mask_from_lengths(torch.tensor([4, 1, 0]), 4)
     states = torch.where(mask[..., None], hidden.view(3, 4, 3), math.nan)
-    logprobs, _ = chunked_logprobs(states[mask], weight, targets.view(3, 4)[mask])
+    logprobs, _, _ = chunked_logprobs(states[mask], weight, targets.view(3, 4)[mask])
     expected, _ = plain_logprobs(hidden.view(3, 4, 3)[mask], weight, targets.view(3, 4)[mask])
     assert torch.allclose(logprobs, expected)
     (gradient,) = torch.autograd.grad(logprobs.sum(), hidden)
@@ -297,8 +323,8 @@ def test_a37_a_float32_head_multiplies_in_float32(autocast: bool) -> None:
     expected, _ = plain_logprobs(exact[0], exact[1], targets, exact[2])
     wanted = torch.autograd.grad(expected.sum(), exact)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        rounded, _ = chunked_logprobs(hidden, weight, targets, bias=bias)
-        logprobs, _ = chunked_logprobs(hidden, weight, targets, bias=bias, float32=True, chunk_tokens=4)
+        rounded, _, _ = chunked_logprobs(hidden, weight, targets, bias=bias)
+        logprobs, _, _ = chunked_logprobs(hidden, weight, targets, bias=bias, float32=True, chunk_tokens=4)
     torch.testing.assert_close(logprobs, expected, atol=1e-5, rtol=1e-5)
     assert (rounded - expected).abs().max() > 1e-3, "what the head is for"
     for gradient, want in zip(torch.autograd.grad(logprobs.sum(), (hidden, weight, bias)), wanted, strict=True):

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from rewards import Tags, grade
-from rlvr.data.builtin import builtin_problems, expression_of, numbers_of, split_of, worked_example, working_of
+from rlvr.data.builtin import builtin_problems, expression_of, numbers_of, working_of
+from rlvr.data.drawing import split_of, worked_example
 
 
 def test_problems_are_reproducible_and_differ_by_seed() -> None:

@@ -105,7 +105,8 @@ def test_missing_files(tmp_path: Path) -> None:
 
 def test_sources_that_are_nothing() -> None:
     with pytest.raises(
-        UserError, match="'builtni' is neither a file nor a folder; give `builtin`.*Did you mean 'builtin'"
+        UserError,
+        match="'builtni' is neither a file nor a folder; give builtin, arithmetic, word_problems, .*Did you mean 'builtin'",
     ):
         read_problems(["builtni"])
     with pytest.raises(UserError, match="Did you mean 'openai/gsm8k'"):

@@ -104,6 +104,16 @@ def test_a16_at_a_learning_rate_of_0_nothing_changes(plugin, precision, size, re
         assert row["grad_norm/actor"] > 0 and row["skipped_steps/actor"] == 0
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("plugin", "precision"), EVERY)
+def test_a_reference_that_is_reset_is_the_actor_bit_for_bit(plugin, precision, size, results) -> None:
+    for row in results[size][f"{plugin} {precision} reset"]:
+        assert row["objective/kl"] == 0 and row["grad_norm/actor"] > 0
+    assert results[size][f"{plugin} {precision}"]["rows"][1]["objective/kl"] != 0, (
+        "without it the policy has moved away"
+    )
+
+
 def test_there_is_something_to_learn(results) -> None:
     first, last = results[1]["ddp fp32"]["rows"]
     assert first["train/actor_loss"] != last["train/actor_loss"] and last["grad_norm/critic"] > 0.1

@@ -3,16 +3,20 @@
 import itertools
 import math
 import random
-from statistics import fmean
+from statistics import fmean, stdev
 
 import pytest
 
 from rlvr.evaluation.statistics import (
     Z_95,
+    bootstrap_interval,
     compare,
+    interquartile_mean,
     majority_at_k,
     mean_interval,
     pass_at_k,
+    signal_at_k,
+    t_interval,
     wilson_interval,
 )
 
@@ -24,6 +28,16 @@ def test_pass_at_k_counts_the_subsets_that_hold_a_right_one(samples: int) -> Non
         for k in range(1, samples + 1):
             subsets = list(itertools.combinations(answers, k))
             assert pass_at_k(samples, right, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize("samples", [2, 5, 7])
+def test_signal_at_k_counts_the_subsets_that_are_neither_all_right_nor_all_wrong(samples: int) -> None:
+    for right in range(samples + 1):
+        answers = [True] * right + [False] * (samples - right)
+        for k in range(1, samples + 1):
+            subsets = [set(subset) for subset in itertools.combinations(answers, k)]
+            mixed = sum(len(subset) == 2 for subset in subsets)
+            assert signal_at_k(samples, right, k) == pytest.approx(mixed / len(subsets))
 
 
 def test_pass_at_k_is_unbiased_where_the_plug_in_is_not() -> None:
@@ -112,3 +126,33 @@ def test_models_that_don_t_differ_are_not_told_apart() -> None:
     assert below / 300 < 0.07
     with pytest.raises(ValueError, match="pair"):
         compare([1.0], [])
+
+
+def test_the_interquartile_mean_leaves_out_a_quarter_on_each_side() -> None:
+    assert interquartile_mean([9.0, 1.0, 2.0, 3.0]) == 2.5
+    assert interquartile_mean([1.0, 2.0, 9.0]) == 4.0  # fewer than four: all
+    assert interquartile_mean([100, 1, 2, 3, 4, 5, 6, -50]) == pytest.approx((2 + 3 + 4 + 5) / 4)
+
+
+def test_the_bootstrap_resamples_within_strata_and_covers_about_as_often_as_it_says() -> None:
+    assert bootstrap_interval([[0.0, 0.0], [1.0, 1.0]]) == (0.5, 0.5)  # over both together it would be (0, 1)
+    draw = random.Random(0)
+    hits = 0
+    for _ in range(60):
+        low, high = bootstrap_interval([[draw.gauss(0, 1) for _ in range(40)]])
+        hits += low <= 0 <= high
+    assert 50 <= hits <= 60
+    with pytest.raises(ValueError, match="stratum"):
+        bootstrap_interval([[1.0], []])
+
+
+def test_the_t_interval_is_students() -> None:
+    """2, 4, 6: s = 2, t(2) = 4.303. Many: scipy.stats.t.ppf(0.975, 16) = 2.1199, of 40 degrees 2.0211."""
+    mean, half = t_interval([2.0, 4.0, 6.0])
+    assert mean == 4.0 and half == pytest.approx(4.303 * 2 / math.sqrt(3))
+    assert t_interval([5.0]) == (5.0, math.inf)
+    for degrees, point in ((16, 2.1199), (40, 2.0211)):
+        values = [float(i % 2) for i in range(degrees + 1)]
+        assert t_interval(values)[1] == pytest.approx(point * stdev(values) / math.sqrt(degrees + 1), rel=1e-4)
+    with pytest.raises(ValueError, match="no values"):
+        t_interval([])

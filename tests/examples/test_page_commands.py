@@ -57,6 +57,7 @@ SMALL = {
     "llm ppo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
     "llm grpo": "--rl-max-new-tokens 8 --rl-num-ppo-epochs 1",
     "doctor": "--no_step",
+    "tasks": "--max_samples 2 --num_generations 8 --max_new_tokens 8 --num_threads 1",
     "eval": "--max_samples 4 --max_new_tokens 8 --num_threads 1",
     "chat": "--max_new_tokens 8 --num_threads 1",
 }
@@ -66,6 +67,8 @@ OF_EXAMPLE = {
     "smollm2_laptop": "--pretrain tiny",
 }
 FOREIGN = {
+    "study.yaml": "seeds: [0]\nsettings: {reward_functions: [gsm8k_reward_fn], num_episodes: 1, num_update_steps: 1, experience_batch_size: 8, "
+    "train_batch_size: 8, max_samples: 16, eval_samples: 4}\n",
     "my_grader.py": "def last_word(response, gold):\n    return response.split()[-1] == gold\n",
     "my_rewards.py": "def correctness(completions, answer, **kwargs):\n    return [float(a in c) for c, a in zip(completions, answer)]\n",
     "my_score.py": "def compute_score(data_source, solution_str, ground_truth, extra_info=None, method='loose'):\n"

@@ -132,7 +132,7 @@ def test_a_reward_that_fails_leaves_what_was_generated_ahead(trainer: RayPPOTrai
         saved.extend(ahead(trainer))
         return Path("checkpoint")
 
-    monkeypatch.setattr(trainer, "_save_checkpoint", save)
+    monkeypatch.setattr(trainer, "save_checkpoint", save)
     with pytest.raises(UserError, match=r"is broken\nWhat was learned is saved in checkpoint"):
         trainer._collect()
     assert [one["problems"] for one in saved] == asked

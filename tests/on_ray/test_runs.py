@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import rlvr.ray.train as on_ray
 from rlvr.api import train
-from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.checkpoint.storage import WEIGHTS, list_checkpoints
 from rlvr.cli.main import main
 from rlvr.config import Config, base_config, build, load_yaml, merge, overlay, to_dict
 from rlvr.errors import UserError
@@ -165,6 +165,10 @@ VARIANTS = {
         "model": {"share_trunk": True}, "train": {"micro_batch_tokens": 256, "accumulation_steps": 2},
         "parallel": {"plugin": "zero1", "mixed_precision": "bf16"}, "algo": {"kl_coef": 0.0},
     },
+    "squared probabilities, further prompts": {
+        "algo": {"estimator": "optimal_token_baseline", "dynamic_sampling": True, "max_refills": 1, "kl_coef": 0.0},
+    },
+    "a reference that is reset": {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}},
     "greedy responses, rewards of the whole batch": {
         "algo": {"estimator": "remax", "positive_lm_coef": 0.1},
         "reward": {"reward_functions": ["batch.py:by_rank", "gsm8k_reward_fn"], "reward_workers": 0},
@@ -322,6 +326,19 @@ def test_a_stopped_run_goes_on_bit_for_bit_with_and_without_ray(
     folder = stopped(config, 2)
     assert not (folder / "actor").exists()
     train(merge(config, {"ckpt": {"resume": True}, "ray": {"ray": on_ray_again}}))
+    assert same(folder, local)
+    for mine, theirs in zip(rows(folder), rows(local), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)
+
+
+def test_a_stopped_run_goes_on_with_the_reference_that_it_had(cast, micro_model, tmp_path) -> None:
+    """It is stopped after the reference became the actor, whose starting weights would be another."""
+    follows = {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}}
+    local = train(settings(micro_model, tmp_path / "local", remote=False, **follows))
+    config = settings(micro_model, tmp_path / "run", remote=True, **follows)
+    folder = stopped(config, 4)
+    assert [path.name for path in folder.glob("checkpoints/*/reference/*")] == [WEIGHTS]
+    train(merge(config, {"ckpt": {"resume": True}}))
     assert same(folder, local)
     for mine, theirs in zip(rows(folder), rows(local), strict=True):
         assert mine == pytest.approx(theirs, rel=1e-12)

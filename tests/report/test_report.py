@@ -119,7 +119,7 @@ def test_findings_name_their_steps(tmp_path: Path) -> None:
         [make_run(tmp_path / "a", response__truncated=lambda i: 0.99 if i in (1, 2, 3, 4, 8, 9, 10) else 0.0)]
     )
     ((steps, finding),) = run.findings
-    assert finding.name == "everything truncated" and steps == "steps 3 to 4, 10"
+    assert finding.name == "responses are cut" and steps == "steps 1 to 4, 10"  # from the start it is told at once
 
 
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from tiny_models import tiny_model
 from trainer_harness import FixedEngine, LetterTokenizer, StopAfter, loader, make_trainer, prompts, weights
 
-from rlvr.core.advantages import estimator_names, get_estimator
+from rlvr.core.advantages import AdvantageInputs, estimator_names, get_estimator
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
 from rlvr.scorers.rules import RLVRRewardModel
@@ -138,6 +138,38 @@ def test_a28_a_group_is_the_responses_to_one_prompt() -> None:
         mean = sum(shares[k : k + 4]) / 4
         for item, share in zip(items[k : k + 4], shares[k : k + 4], strict=True):
             assert item.advantages.tolist() == pytest.approx([share - mean] * len(item.response_ids), abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2-tied"])
+def test_the_norms_of_scores_are_those_of_the_policy_however_it_is_scored(family: str) -> None:
+    """Against all logits at once, in passes of one response or of eight; who does not read them does not pay for them."""
+    named = settings_of("optimal_token_baseline", family=family, temperature=0.7)
+    two = [p for p in prompts(2) for _ in range(4)]
+    advantages = []
+    for rows in (1, 8):
+        trainer = make_trainer(engine=FixedEngine(RESPONSES), kl_coef=0.0, initial_model=None, batch_size=rows, **named)
+        items = trainer.maker.make_experience(two, Meter(), 0).experience
+        advantages.append(torch.cat([item.advantages for item in items]))
+    torch.testing.assert_close(*advantages, rtol=1e-5, atol=1e-6)
+
+    model, rewards = tiny_model(family), torch.zeros(8, 5)
+    norms, mask = torch.zeros(8, 5), torch.zeros(8, 5, dtype=torch.bool)
+    for i, (prompt, ids) in enumerate(zip(two, RESPONSES, strict=True)):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt.ids, *ids]])).logits[0, len(prompt.ids) - 1 : -1] / 0.7
+        onehot = torch.nn.functional.one_hot(torch.tensor(ids), logits.size(1))
+        norms[i, : len(ids)], mask[i, : len(ids)] = (onehot - logits.softmax(-1)).square().sum(-1), True
+        text = LetterTokenizer().decode(ids, True)
+        rewards[i, len(ids) - 1] = text.count("F") / max(1, len(text))
+    groups = torch.tensor([0] * 4 + [1] * 4)
+    inputs = AdvantageInputs(rewards, None, mask, gamma=1.0, lam=1.0, groups=groups, score_norms=norms)
+    want = get_estimator("optimal_token_baseline")(inputs).advantages[mask]
+    torch.testing.assert_close(advantages[0], want, rtol=1e-4, atol=1e-5)
+
+    other = make_trainer(engine=FixedEngine(RESPONSES), **settings_of("opo"))
+    assert (
+        other.maker.run_models(other.maker.respond(two, other.maker.sampling, {}, 0).rollouts, {}).squared_probs is None
+    )
 
 
 def test_a28_a_response_without_score_has_no_part_in_its_group_and_is_not_trained_on() -> None:

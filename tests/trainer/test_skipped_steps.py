@@ -113,7 +113,7 @@ def test_a_broken_model_is_not_written(tmp_path) -> None:
     with torch.no_grad():
         next(trainer.critic.unwrapped.parameters())[0, 0] = math.nan
     last = list_checkpoints(tmp_path)[-1]
-    for write in (trainer._save_checkpoint, trainer.checkpointer.export):
+    for write in (trainer.save_checkpoint, trainer.checkpointer.export):
         with pytest.raises(UserError, match=f"not finite; nothing was written, and the last good checkpoint is {last}"):
             write()
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files

@@ -20,7 +20,7 @@ UNDONE = [
     (r"\sin 30^\circ", "0.5", Undone.CIRCULAR), (r"\sin(\arctan 2)", r"\frac{2}{\sqrt5}", Undone.CIRCULAR), (r"\tanh(\ln 3)", "0.8", Undone.HYPERBOLIC),
     ("3x+5=20", "x=5", Undone.EQUATION), ("7 > 2x+1", "x<3", Undone.INEQUALITY), ("|1-x|<3", "(-2,4)", Undone.INEQUALITY), ("e^{i\\pi}", "-1", Undone.CIRCULAR),
     (r"\{x : 2x+1<7\}", "x<3", Undone.INEQUALITY), ("(40+2, 5)", "(42, 5)", Undone.SUM), ("(a) 40+2 (b) 3", "(a) 42 (b) 3", Undone.SUM),
-    (r"7^{2023} \pmod{100}", r"43 \pmod{100}", Undone.REMAINDER),
+    (r"7^{2023} \pmod{100}", r"43 \pmod{100}", Undone.REMAINDER), ("42*1", "42", Undone.PRODUCT), (r"\frac12 \cdot 84", "42", Undone.QUOTIENT),
 ]  # fmt: skip
 DONE = [
     ("6/4", "3/2"), ("0.5", "1/2"), (r"\frac{2}{\sqrt3+1}", r"\sqrt3-1"), (r"\sqrt{12}", r"2\sqrt3"), ("2^{10}", "1024"), ("5!", "120"),
@@ -28,6 +28,7 @@ DONE = [
     ("x^2-1", "(x-1)(x+1)"), ("(x-1)(x+1)", "x^2-1"), ("3+4=7", "7"), ("x = 5+6 = 11", "11"), (r"\frac{n(n+1)}{2}", r"\binom{n+1}{2}"),
     (r"\cos\frac{\pi}{3}+i\sin\frac{\pi}{3}", r"e^{i\pi/3}"), (r"\frac{\ln 3}{\ln 2}", r"\log_2 3"), (r"x \equiv 10 \pmod 7", r"3 \pmod 7"), (r"3 \pmod 7", "3"),
     ("2x-y+3=0", "y=2x+3"), (r"2\cdot 3\cdot 7", r"7\cdot 3\cdot 2"), ("2^{100}-1", "1267650600228229401496703205375"), ("42^{1}", "42"), ("|42|", "42"),
+    (r"\frac14 \cdot 5\pi", r"\frac{5\pi}{4}"), (r"\frac{1}{2} \cdot 3\sqrt2", r"\frac{3\sqrt2}{2}"), (r"1 \times 10^5", "100000"),
 ]  # fmt: skip
 
 

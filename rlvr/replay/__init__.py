@@ -1,0 +1,1 @@
+"""Steps of a run computed again from its journal, or otherwise."""

@@ -1,0 +1,39 @@
+"""The figure of a study: the metric over the responses sampled, and at the end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from rlvr.evaluation.statistics import bootstrap_interval, interquartile_mean
+from rlvr.report.figures import figure
+from rlvr.study.plan import Study, label
+from rlvr.study.results import Curve, in_percent
+
+STYLES = ("-", "--", ":", "-.")
+
+
+def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
+    """Left: the mean over seeds. Right: each run at its end, and the interquartile mean with its 95 % interval."""
+    from matplotlib import colormaps
+
+    scale, unit = (100, ", %") if in_percent(study.metric) else (1, "")
+    rows = [found for cell in study.cells if (found := [curve for curve in curves if curve.cell == cell])]
+    colours = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    with figure(path, columns=2, width=11, height=max(4.8, 1.2 + 0.28 * len(rows))) as (_, (left, right)):
+        for place, found in enumerate(rows):
+            colour, style = colours[place % len(colours)], STYLES[place // len(colours) % len(STYLES)]
+            # Most is learned early, so responses are on a logarithmic axis, which leaves out the start.
+            points = [at for at in range(min(len(c.values) for c in found)) if all(c.responses[at] for c in found)]
+            mean = [scale * fmean(curve.values[point] for curve in found) for point in points]
+            responses = [fmean(curve.responses[point] for curve in found) for point in points]
+            left.plot(responses, mean, style, color=colour, label=label(found[0].cell), linewidth=1.4)
+            ends = [scale * curve.values[-1] for curve in found]
+            right.plot(ends, [place] * len(ends), "|", color=colour)
+            middle, (low, high) = interquartile_mean(ends), bootstrap_interval([ends])
+            right.errorbar(middle, place, xerr=[[middle - low], [high - middle]], fmt="o", color=colour, capsize=3)
+        left.set(xlabel="responses sampled", ylabel=f"{study.metric}{unit}", title="mean over seeds")
+        right.set(xlabel=f"{study.metric}{unit}", title="at the end: seeds, interquartile mean, 95 % interval")
+        right.set_yticks(range(len(rows)), [label(found[0].cell) for found in rows])
+        right.invert_yaxis()
+        left.set_xscale("log")
+        left.legend(ncols=2, loc="lower right", fontsize=9)
