@@ -29,7 +29,9 @@ def write_work(name: str, recipe: str, folder: Path, problems: Path | None = Non
     conversation = Conversation(choose_template("auto", tokenizer), tokenizer)
     end = tokenizer.decode(tokenizer.eos_token_id)
     rows = []
-    for line in source.read_text(encoding="utf-8").splitlines()[: SFT_ROWS if recipe == "sft" else None]:
+    with source.open(encoding="utf-8") as file:  # not `splitlines`, which cuts at separators inside of JSON texts too
+        lines = list(file)
+    for line in lines[: SFT_ROWS if recipe == "sft" else None]:
         problem = json.loads(line)
         row = {"prompt": conversation.prompt_text(problem["question"]), "completion": problem.get("solution", "") + end}
         if recipe != "sft" or len(conversation.encode(row["prompt"] + row["completion"])) <= MOST_TOKENS:
