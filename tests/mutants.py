@@ -38,6 +38,7 @@ class Mutant:
 MISMATCH = "rlvr/core/mismatch.py"
 LOSSES, PER_TOKEN = "rlvr/core/losses.py", "rlvr/core/advantages.py"
 CONTROL = "rlvr/core/entropy_control.py"
+STATISTICS = "rlvr/evaluation/statistics.py"
 MAKER, SCORING = "rlvr/experience/maker.py", "rlvr/experience/scoring.py"
 # fmt: off
 MUTANTS = [
@@ -102,6 +103,10 @@ MUTANTS = [
     Mutant("no reward deadline", "rewards/pool/limits.py", "return elapsed_s > deadline_s + min(waited_s, deadline_s)", "return elapsed_s > 1e9", "tests/rewards/pool"),
     Mutant("grader: nearly equal numbers are equal", "rewards/maths/equivalence.py", "if numbers[0] is not None and numbers[0] == numbers[1]:", "if None not in numbers and abs(numbers[0] - numbers[1]) < 0.01:", "tests/rewards/test_grade.py tests/rewards/maths/test_compare.py"),
     Mutant("grader: whole numbers by their length", "rewards/maths/equivalence.py", 'answer.lstrip("0") == gold.lstrip("0")', "len(answer) == len(gold)", "tests/rewards/test_grade.py"),
+    Mutant("groups that are all right are counted as signal", STATISTICS, "- math.comb(right, k) / math.comb(samples, k)", "", "tests/evaluation/test_statistics.py", "signal"),
+    Mutant("bootstrap: resampled over all strata", STATISTICS, "for values in strata for value in draw.choices(values, k=len(values))", "for values in strata for value in draw.choices([v for vs in strata for v in vs], k=len(values))", "tests/evaluation/test_statistics.py", "bootstrap"),
+    Mutant("paired difference: another seed's baseline", "rlvr/study/results.py", "ends[other, curve.seed]))", "min(ends.values())))", "tests/study/test_results.py", "seed_by_seed"),
+    Mutant("generated problems: a sum and its mirror image in two splits", "rlvr/data/patterns.py", "both.reverse()", "pass", "tests/data/test_generated.py", "mirror"),
 ]
 # fmt: on
 

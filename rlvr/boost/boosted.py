@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rlvr.boost.frozen import Frozen, Precision
+from rlvr.boost.health import report_progress
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
 from rlvr.boost.optimizer import resume_lr
@@ -224,6 +225,7 @@ class Boosted:
 
     def _accumulate(self, losses: Sequence[Callable[[], Tensor]]) -> None:
         for index, loss in enumerate(losses):
+            report_progress(index, len(losses))
             # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
             with self.no_sync(index < len(losses) - 1):
                 self.backward(loss())

@@ -142,6 +142,8 @@ def _finish(draft: Path, target: Path) -> None:
             old.rename(target)
         raise
     _flush(target.parent)  # the rename itself
+    if old.is_symlink():
+        old.unlink()
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -203,6 +205,8 @@ def damage(checkpoint: Path) -> str | None:
     """How the checkpoint differs from its manifest, or what in it is not finite; None if one can go on from it."""
     try:
         manifest = read_manifest(checkpoint)
+        if not manifest:
+            return f"{MANIFEST} names no file"
         for name, entry in manifest.items():
             path = checkpoint / name
             if not path.is_file():
@@ -290,11 +294,19 @@ def clear_up(save_path: Path) -> None:
         for old in folder.glob(f"{OLD}*"):
             target = folder / old.name.removeprefix(OLD)
             if target.exists():  # killed after the new folder took its place, and not before
-                shutil.rmtree(old)
+                _remove(old)
             else:
                 old.rename(target)
         for draft in folder.glob(f"{DRAFT}*"):
-            shutil.rmtree(draft)
+            _remove(draft)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder; of one that lies elsewhere, only the link to it."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def prune(save_path: str | Path, keep: int, written: Path) -> None:
@@ -308,7 +320,7 @@ def prune(save_path: str | Path, keep: int, written: Path) -> None:
     kept = [c for c in up_to_now if c == written or _has_all_bytes(c)][-max(1, keep) :]
     for old in up_to_now:
         if old not in kept:
-            shutil.rmtree(old)
+            _remove(old)
 
 
 def _has_all_bytes(checkpoint: Path) -> bool:

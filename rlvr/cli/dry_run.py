@@ -35,6 +35,7 @@ from rlvr.memory.estimate import (
     micro_batch_rows,
     rows_of_a_pass,
 )
+from rlvr.memory.limit import fit_memory, needed_bytes
 from rlvr.memory.usage import readable
 from rlvr.validate.ppo import BatchPlan, plan_batches
 
@@ -55,12 +56,13 @@ def dry_run(parsed: Parsed[Config]) -> None:
     if launch.rank:
         return
     data = [*_data_lines(config, plan)]
+    cut = fit_memory(config, launch.world_size, launch.device)
     memory = estimate(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
         data,
         _batch_lines(config, plan, launch.world_size),
-        memory_lines(memory, launch, config.parallel),
+        memory_lines(memory, launch, config.parallel, cut),
         disk_lines(memory, config),
     )
 
@@ -80,11 +82,12 @@ def supervised_dry_run(parsed: Parsed[SFTConfig] | Parsed[RewardTrainingConfig])
         )
     if launch.rank:
         return
+    cut = fit_memory(config, launch.world_size, launch.device)
     memory = estimate_supervised(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
         _supervised_batch_lines(config, launch.world_size),
-        memory_lines(memory, launch, config.parallel),
+        memory_lines(memory, launch, config.parallel, cut),
         disk_lines(memory, config),
     )
 
@@ -197,8 +200,8 @@ def _supervised_batch_lines(config: AnyConfig, world_size: int) -> Iterator[str]
     yield f"  the run            {t.num_epochs} pass(es) over the data: {steps}"
 
 
-def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig) -> Iterator[str]:
-    """The estimate by role and phase."""
+def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig, cut: str | None = None) -> Iterator[str]:
+    """The estimate by role and phase, the whole that `--memory_limit` is compared with, and what it has cut."""
     head = f"on {launch.world_size} process(es), {launch.device.type}, {parallel.plugin}, {launch.precision}"
     yield f"memory of one process {head}: about {readable(memory.peak)}, an estimate at the longest sequences allowed"
     yield f"  {'role':<20}{'weights':>12}{'bytes':>12}{'gradients':>12}{'optimizer':>12}"
@@ -209,10 +212,13 @@ def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig) -> 
     for phase in memory.phases:
         passing = ", ".join(f"{name} {readable(size)}" for name, size in phase.passing.items() if size)
         yield f"  {phase.name:<20}{readable(phase.peak):>12}{readable(phase.held):>12}  {passing}"
-    yield "  besides about 0.6 GiB on a CPU, or the driver's context on a GPU, that the interpreter and its libraries take"
+    needed = needed_bytes(memory, launch.device.type != "cpu")
+    yield f"  with libraries, and gaps that varying lengths leave, the process takes about {readable(needed)}: what --memory_limit bounds"
+    if cut is not None:
+        yield f"  {cut}"
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if launch.device.type == "cpu" else 1
     room = memory_of(launch.device)
-    if room is not None and memory.peak * processes > room:
+    if room is not None and needed * processes > room:
         yield (
             f"  WARNING: this does not fit: {launch.device.type} has {readable(room)}"
             + (f" for {processes} processes" if processes > 1 else "")

@@ -20,7 +20,11 @@ def study_parser() -> Parser:
     add("--jobs", type=int, default=1, metavar="N", help="runs at a time, which share the CPU's cores")
     add("--report_only", action="store_true", help="train nothing; report the runs that are finished")
     add = parser.add_argument_group("output").add_argument
-    add("--results", metavar="FILE", help="keep what was measured as JSON; of runs that are gone, take what it has")
+    add(
+        "--results",
+        metavar="FILE",
+        help="keep what was measured as JSON, and the table as .md beside it; of runs that are gone, take what it has",
+    )
     add("--plot", metavar="FILE", help="draw the curves and where they end (.png, .svg, .pdf)")
     return parser
 

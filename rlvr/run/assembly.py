@@ -158,7 +158,7 @@ def train(config: Config, session: Session, plan: BatchPlan, host: Host) -> None
     kinds += ["adapter"] if trainer.learner.has_adapter else []
     roles = ["actor", "critic"] if trainer.learner.has_critic else ["actor"]
     saved = [f"{session.folder}/{role}/{kind}" for role in roles for kind in kinds]
-    session.say("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
+    session.say(escape("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"])))
     session.finish(config)
 
 

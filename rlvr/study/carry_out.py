@@ -4,13 +4,14 @@ A study may be stopped at any time: a finished run is not made again, and one th
 """
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from rlvr.config import load_yaml, to_dict
@@ -32,6 +33,7 @@ def carry_out(runs: Sequence[Run], jobs: int, tell: Callable[[str], None]) -> No
 
     Raises:
         UserError: a folder holds a run with other settings (before anything is trained); or runs failed (after the others).
+        KeyboardInterrupt: Ctrl-C or SIGTERM, after the runs that were under way have saved and stopped.
     """
     for run in runs:
         check_folder(run)
@@ -39,9 +41,8 @@ def carry_out(runs: Sequence[Run], jobs: int, tell: Callable[[str], None]) -> No
     tell(f"{len(runs) - len(missing)} of {len(runs)} runs are finished, {len(missing)} to do, {jobs} at a time")
     threads = max(1, (os.cpu_count() or 1) // jobs)
     started, failed = time.monotonic(), list[Run]()
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        waiting = {pool.submit(_train, run, threads): run for run in missing}
+    with _Workers(jobs) as workers:
+        waiting = {workers.submit(run, threads): run for run in missing}
         for done, ended in enumerate(as_completed(waiting), start=1):
             run, elapsed = waiting[ended], time.monotonic() - started
             if ended.result():
@@ -51,12 +52,59 @@ def carry_out(runs: Sequence[Run], jobs: int, tell: Callable[[str], None]) -> No
             tell(
                 f"{run.name}: {said}; {done} of {len(missing)}, elapsed {timedelta(seconds=round(elapsed))}, left {left}"
             )
-    finally:  # Ctrl-C reaches the runs too, which save and stop; no other is begun
-        pool.shutdown(cancel_futures=True)
     if failed:
         raise UserError(
             f"failed: {', '.join(run.name for run in failed)}; see {LOG} in their folders, and start the study again"
         )
+
+
+class _Workers:
+    """Processes that train, some at a time. When the block is left early, those under way are asked to save and stop, once each: they
+    are in sessions of their own, so that Ctrl-C, which a terminal sends to all, doesn't reach them besides."""
+
+    def __init__(self, jobs: int) -> None:
+        self._pool = ThreadPoolExecutor(jobs)
+        self._lock, self._stopping = threading.Lock(), False
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "_Workers":
+        self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._stopping = True
+            for process in self._processes:
+                if process.poll() is None:
+                    process.terminate()
+        self._pool.shutdown(cancel_futures=True)
+        signal.signal(signal.SIGTERM, self._before)
+
+    def submit(self, run: Run, threads: int) -> Future[int]:
+        """Train a run when its turn comes; the result is the status that it ended with."""
+        return self._pool.submit(self._train, run, threads)
+
+    def _train(self, run: Run, threads: int) -> int:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        with (run.folder / LOG).open("a") as log:
+            with self._lock:
+                if self._stopping:
+                    return 1
+                process = subprocess.Popen(
+                    command_of(run, threads), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+                self._processes.append(process)
+            return process.wait()
+
+
+def command_of(run: Run, threads: int) -> list[str]:
+    """The words that train a run, which goes on where an earlier one was stopped; writes its settings beside its folder."""
+    settings = run.folder.parent / f"{run.folder.name}.yaml"
+    settings.write_text(run.as_yaml(), encoding="utf-8")
+    words = ["--config", str(settings), "--save_path", str(run.folder), "--resume", "--no_progress"]
+    if run.config().train.num_threads is None:
+        words += ["--num_threads", str(threads)]
+    return [sys.executable, "-m", "rlvr", "train", *words]
 
 
 def check_folder(run: Run) -> None:
@@ -82,16 +130,3 @@ def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, A
             if was != value and key not in MAY_DIFFER:
                 return key, was, value
     return None
-
-
-def _train(run: Run, threads: int) -> int:
-    """One run; goes on where an earlier one was stopped. Returns the status that it ended with."""
-    run.folder.mkdir(parents=True, exist_ok=True)
-    settings = run.folder.parent / f"{run.folder.name}.yaml"
-    settings.write_text(run.as_yaml(), encoding="utf-8")
-    words = ["--config", str(settings), "--save_path", str(run.folder), "--resume", "--no_progress"]
-    if run.config().train.num_threads is None:
-        words += ["--num_threads", str(threads)]
-    with (run.folder / LOG).open("a") as log:
-        command = [sys.executable, "-m", "rlvr", "train", *words]
-        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, cwd=Path.cwd()).returncode

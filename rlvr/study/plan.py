@@ -87,6 +87,7 @@ class Study:
         grid: by axis its values, or its named settings.
         metric: what is compared: of `metrics.jsonl`, and the more the better.
         targets: values of the metric that runs are timed to.
+        after: numbers of responses after which the metric is shown, too.
         baseline: the combination that others are compared with; axes that it leaves out are compared each with its own.
         across: axes whose values are put together as strata, in further rows of the table.
         also: further metrics of the table: the mean over episodes from the first to the second number, by metric.
@@ -100,6 +101,7 @@ class Study:
     grid: dict[str, list[Any] | dict[str, dict[str, Any]]] = field(default_factory=dict)
     metric: str = "eval/accuracy"
     targets: list[float] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
     baseline: dict[str, str] = field(default_factory=dict)
     across: list[str] = field(default_factory=list)
     also: dict[str, tuple[int, int]] = field(default_factory=dict)

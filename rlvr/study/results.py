@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -24,7 +25,7 @@ class Curve:
     Attributes:
         cell, seed: which run.
         values: of the metric.
-        responses, seconds: as long.
+        responses, seconds: as long; no seconds where nothing was said of them.
         also: means of further metrics.
     """
 
@@ -65,13 +66,22 @@ class Curve:
 
     def reached(self, target: float, along: Sequence[float]) -> float | None:
         """Where on `along` (responses, seconds) the metric first reaches the target, between two measurements on a straight line."""
-        for number, now in enumerate(self.values):
+        for number, now in enumerate(self.values if along else ()):
             if now >= target:
                 if number == 0:
                     return along[0]
                 before = self.values[number - 1]
                 share = (target - before) / (now - before)
                 return along[number - 1] + share * (along[number] - along[number - 1])
+        return None
+
+    def after(self, responses: float) -> float | None:
+        """The metric after so many responses, between two measurements on a straight line; None before the first and after the last."""
+        for number in range(1, len(self.values)):
+            low, high = self.responses[number - 1 : number + 1]
+            if low <= responses <= high:
+                share = (responses - low) / (high - low) if high > low else 1.0
+                return self.values[number - 1] + share * (self.values[number] - self.values[number - 1])
         return None
 
 
@@ -95,23 +105,26 @@ def read_results(study: Study, kept: Path | None = None) -> list[Curve]:
 
 
 def write_results(path: Path, study: Study, curves: Sequence[Curve]) -> None:
-    """Keep the curves as JSON, with the plan, and the machine and versions of the first run that is there.
+    """Keep the curves as JSON, with the plan, and the machine and versions of the first run that is there; beside it, as .md, the
+    table with these.
 
     Raises:
         UserError: it can't be written.
     """
     there = [run.folder / ENVIRONMENT for run in study.runs if (run.folder / ENVIRONMENT).is_file()]
-    if not there and path.is_file():  # nothing is here that the file does not have
-        return
-    environment = json.loads(there[0].read_text(encoding="utf-8")) if there else {}
-    kept = {
-        "study": asdict(study),
-        "environment": {name: environment[name] for name in KEPT_OF_ENVIRONMENT if name in environment},
-        "runs": [asdict(curve) for curve in curves],
-    }
+    if there:
+        environment = json.loads(there[0].read_text(encoding="utf-8"))
+        environment = {name: environment[name] for name in KEPT_OF_ENVIRONMENT if name in environment}
+    else:
+        environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+    plan = {name: value for name, value in asdict(study).items() if name != "out"}  # which is a place on this machine
+    kept = {"study": plan, "environment": environment, "runs": [asdict(curve) for curve in curves]}
+    versions = ", ".join(f"{name} {value}" for name, value in environment.items() if name not in ("device", "machine"))
+    text = f"{table(study, curves)}\n\n{environment.get('machine', '')}; {versions}.\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--results {path}: {error.strerror}") from None
 
@@ -121,6 +134,9 @@ def in_percent(metric: str) -> bool:
 
 
 # The table.
+
+Along = tuple[str, Callable[[Curve], Sequence[float]]]
+"""What a run is measured along: its name, and the values."""
 
 
 @dataclass(frozen=True)
@@ -153,34 +169,36 @@ def table(study: Study, curves: Sequence[Curve]) -> str:
     """Markdown: the metric at the end, its difference from the baseline, responses and seconds to the targets and in all.
 
     Figures are interquartile means with stratified bootstrap intervals of 95 %; differences are means over pairs of runs with the
-    same seed, with Student's interval.
+    same seed, with Student's interval, each after as many responses as the shorter of the two has.
     """
     percent = in_percent(study.metric)
     scale, unit = (100.0, " %") if percent else (1.0, "")
     shown = [f"{scale * target:g}{unit}" for target in study.targets]
     heads = [*study.axes, f"{study.metric} at the end"]
-    heads += [f"difference from {label(study.baseline)}"] if study.baseline else []
-    heads += [f"{what} to {target}" for target in shown for what in ("responses", "seconds")]
+    heads += [f"after {responses:,} responses" for responses in study.after]
+    heads += [f"difference from {label(study.baseline)} after as many responses"] if study.baseline else []
+    timed = any(curve.seconds for curve in curves)
+    alongs: list[Along] = [("responses", lambda curve: curve.responses)]
+    alongs += [("seconds", lambda curve: curve.seconds)] if timed else []
+    heads += [f"{what} to {target}" for target in shown for what, _ in alongs]
     heads += [f"{name}, episodes {first} to {last}" for name, (first, last) in study.also.items()]
-    heads += ["responses", "seconds", "runs"]
+    heads += [*(what for what, _ in alongs), "runs"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for group in groups(study, curves):
         cells = [f"`{name}`" for name in group.names]
         cells.append(_figure(group, lambda curve: scale * curve.values[-1], unit, 1 if percent else 4))
+        for count in study.after:
+            cells.append(_figure(group, partial(_after, count, scale), unit, 1 if percent else 4, ""))
         if study.baseline:
             cells.append(_difference(study, group, curves, scale))
         for target in study.targets:
-            cells.append(_figure(group, lambda curve, t=target: curve.reached(t, curve.responses)))  # type: ignore[misc]
-            cells.append(_figure(group, lambda curve, t=target: curve.reached(t, curve.seconds)))  # type: ignore[misc]
+            for _, along in alongs:
+                cells.append(_figure(group, lambda curve, t=target, of=along: curve.reached(t, of(curve))))  # type: ignore[misc]
         for name in study.also:
             cells.append(_figure(group, lambda curve, n=name: curve.also.get(n), digits=2, absent=""))  # type: ignore[misc]
-        cells += [f"{fmean(along[-1] for along in alongs):,.0f}" for alongs in _lengths(group)]
+        cells += [f"{fmean(along(curve)[-1] for curve in group.curves if along(curve)):,.0f}" for _, along in alongs]
         lines.append(f"| {' | '.join(cells)} | {len(group.curves)} |")
     return "\n".join(lines)
-
-
-def _lengths(group: Group) -> list[list[list[float]]]:
-    return [[curve.responses for curve in group.curves], [curve.seconds for curve in group.curves]]
 
 
 def _figure(
@@ -199,14 +217,23 @@ def _figure(
     return text + unit + (f", {len(found)} of {len(group.curves)}" if len(found) < len(group.curves) else "")
 
 
+def _after(responses: int, scale: float, curve: Curve) -> float | None:
+    value = curve.after(responses)
+    return None if value is None else scale * value
+
+
 def _difference(study: Study, group: Group, curves: Sequence[Curve], scale: float) -> str:
-    """Mean of the metric at the end less the baseline's with the same seed, and the same place on the other axes."""
-    ends = {(label(curve.cell), curve.seed): curve.values[-1] for curve in curves}
+    """Mean of the metric less the baseline's with the same seed, and the same place on the other axes, where the shorter run ends."""
+    by_place = {(label(curve.cell), curve.seed): curve for curve in curves}
     pairs = []
     for curve in group.curves:
-        other = label({**curve.cell, **study.baseline})
-        if other != label(curve.cell) and (other, curve.seed) in ends:
-            pairs.append(scale * (curve.values[-1] - ends[other, curve.seed]))
+        other = by_place.get((label({**curve.cell, **study.baseline}), curve.seed))
+        if other is None or other is curve:
+            continue
+        end = min(curve.responses[-1], other.responses[-1])
+        values = curve.after(end), other.after(end)
+        if values[0] is not None and values[1] is not None:
+            pairs.append(scale * (values[0] - values[1]))
     if not pairs:
         return ""
     mean, half = t_interval(pairs)

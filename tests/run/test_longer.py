@@ -14,6 +14,9 @@ SHORT = [
 ]  # fmt: skip
 
 
+NAME = "a[/]b"  # rich would take it for markup
+
+
 def run(folder: Path, episodes: int, *flags: str) -> int:
     return main([*SHORT, "--save_path", str(folder), "--num_episodes", str(episodes), *flags])
 
@@ -23,16 +26,16 @@ def rows(folder: Path) -> list[dict]:
 
 
 def test_a_finished_run_is_made_longer(tmp_path: Path, capsys) -> None:
-    assert run(tmp_path / "a", 1) == 0
-    assert [row["step"] for row in rows(tmp_path / "a")] == [0, 1]
-    assert run(tmp_path / "a", 3, "--resume") == 0
-    found = rows(tmp_path / "a")
+    assert run(tmp_path / NAME, 1) == 0
+    assert [row["step"] for row in rows(tmp_path / NAME)] == [0, 1]
+    assert run(tmp_path / NAME, 3, "--resume") == 0
+    found = rows(tmp_path / NAME)
     assert [row["step"] for row in found] == [0, 1, 2, 3]
     # One third and two thirds of the longer run's way from the peak down to a tenth of it.
     assert [row["lr"] for row in found[-2:]] == pytest.approx([3e-4 * (1 - 0.9 / 3), 3e-4 * (1 - 0.9 * 2 / 3)])
     capsys.readouterr()
-    assert run(tmp_path / "a", 2, "--resume") == 2
+    assert run(tmp_path / NAME, 2, "--resume") == 2
     told = capsys.readouterr().err
     assert "settings.train.num_episodes: saved 3, given 2" in told and "may become longer, not shorter" in told
-    assert f"--checkpoint_path {tmp_path}/a/actor/modeling" in told
+    assert f"--checkpoint_path {tmp_path}/{NAME}/actor/modeling" in told
     assert told.count("\n") == 1

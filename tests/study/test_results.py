@@ -1,6 +1,11 @@
 """What a study reads of runs, and the figures of its table, against counts by hand."""
 
 import json
+import os
+import signal
+import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +14,7 @@ import yaml
 
 from rlvr.config import to_dict
 from rlvr.errors import UserError
+from rlvr.study import carry_out as module
 from rlvr.study.carry_out import carry_out, check_folder
 from rlvr.study.figure import draw
 from rlvr.study.plan import Run, Study
@@ -55,7 +61,7 @@ def test_the_table_has_ends_differences_and_how_many_reached_the_target(tmp_path
             write_run(run, [0.2, 0.4], finished=False)
     heads, _, ppo, grpo = table(study, read_results(study)).splitlines()
     assert heads == (
-        "| preset | eval/accuracy at the end | difference from ppo | responses to 90 % | seconds to 90 % | "
+        "| preset | eval/accuracy at the end | difference from ppo after as many responses | responses to 90 % | seconds to 90 % | "
         "critic/explained_variance, episodes 1 to 3 | responses | seconds | runs |"
     )
     assert ppo == "| `ppo` | 60.0 % |  | never | never | 0.15 | 400 | 20 | 1 |"
@@ -69,7 +75,7 @@ def test_differences_are_taken_seed_by_seed_and_have_students_interval() -> None
     study = a_study(Path("nowhere"), baseline={"preset": "ppo"}, seeds=[0, 1, 2])
     ends = {"ppo": [0.50, 0.60, 0.90], "grpo": [0.52, 0.64, 0.96]}
     curves = [
-        Curve({"preset": name}, seed, [value], [10], [1.0])
+        Curve({"preset": name}, seed, [0.0, value], [0, 10], [0.0, 1.0])
         for name, values in ends.items()
         for seed, value in enumerate(values)
     ]
@@ -83,10 +89,9 @@ def test_rows_across_an_axis_are_strata(tmp_path: Path) -> None:
         tmp_path, grid={"task": tasks, "preset": ["ppo", "grpo"]}, across=["task"], baseline={"preset": "ppo"}
     )
     better = {"ppo": 0.0, "grpo": 0.1}
+    worth = {"easy": 0.9, "hard": 0.3}
     curves = [
-        Curve(
-            run.cell, run.seed, [{"easy": 0.9, "hard": 0.3}[run.cell["task"]] + better[run.cell["preset"]]], [10], [1.0]
-        )
+        Curve(run.cell, run.seed, [0.0, worth[run.cell["task"]] + better[run.cell["preset"]]], [0, 10], [0.0, 1.0])
         for run in study.runs
     ]
     rows = groups(study, curves)
@@ -102,12 +107,13 @@ def test_results_are_kept_and_stand_in_for_runs_that_are_gone(tmp_path: Path) ->
         write_run(run, [0.2, 0.5 + 0.1 * run.seed])
     curves = read_results(study)
     write_results(kept, study, curves)
+    assert not any(word in kept.read_text() for word in ("secret", str(tmp_path)))
     assert "secret" not in kept.read_text() and json.loads(kept.read_text())["environment"] == {"torch": "2.13.0"}
+    assert kept.with_suffix(".md").read_text() == table(study, curves) + "\n\n; torch 2.13.0.\n"
     gone = replace(study, out=str(tmp_path / "elsewhere"))
     assert table(gone, read_results(gone, kept)) == table(study, curves)
-    before = kept.read_text()
     write_results(kept, gone, read_results(gone, kept))
-    assert kept.read_text() == before
+    assert len(json.loads(kept.read_text())["runs"]) == 4 and "2.13.0" in kept.read_text()
     write_run(replace(gone, seeds=[1]).runs[0], [0.2, 0.9])  # what is there wins
     assert [curve.values[-1] for curve in read_results(gone, kept)] == [0.5, 0.5, 0.9, 0.6]
     for text in ("{}", "nothing", '{"runs": [{"what": 1}]}'):
@@ -140,6 +146,53 @@ def test_a_run_of_other_settings_is_refused_and_one_of_the_same_goes_on(tmp_path
         with pytest.raises(UserError, match=said):
             carry_out([other], 1, told.append)
     assert not told
+
+
+def test_sigterm_stops_the_runs_once_and_begins_no_other(tmp_path: Path, monkeypatch) -> None:
+    """Stand-ins for training: they sleep, and say by which signals they were told to stop."""
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('told to stop', flush=True), time.sleep(0.5), sys.exit(143)))\n"
+        "print('training', flush=True)\ntime.sleep(120)"
+    )
+    monkeypatch.setattr(module, "command_of", lambda run, threads: [sys.executable, "-c", code])
+    study = a_study(tmp_path)
+
+    def stop_when_two_train() -> None:
+        while (
+            sum(
+                (run.folder / "log.txt").is_file() and "training" in (run.folder / "log.txt").read_text()
+                for run in study.runs
+            )
+            < 2
+        ):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_when_two_train).start()
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(study.runs, 2, told.append)
+    logs = [(run.folder / "log.txt").read_text() for run in study.runs if (run.folder / "log.txt").is_file()]
+    assert logs == ["training\ntold to stop\n"] * 2 and told == ["0 of 4 runs are finished, 4 to do, 2 at a time"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_runs_of_other_lengths_are_compared_after_as_many_responses() -> None:
+    study = a_study(Path("nowhere"), baseline={"preset": "ppo"}, after=[50, 300])
+    long = Curve({"preset": "grpo"}, 0, [0.0, 0.4, 0.9], [0, 200, 400], [0, 1, 2])
+    short = Curve({"preset": "ppo"}, 0, [0.0, 0.1], [0, 100], [0, 1])
+    heads, _, ppo, grpo = table(study, [long, short]).splitlines()
+    assert "| after 50 responses | after 300 responses | difference" in heads
+    assert ppo.startswith("| `ppo` | 10.0 % | 5.0 % |  |  |")
+    assert grpo.startswith("| `grpo` | 90.0 % | 10.0 % | 65.0 % | +10.0 |")
+
+
+def test_runs_of_which_no_seconds_are_known() -> None:
+    study = a_study(Path("nowhere"))
+    curves = [Curve(cell, 0, [0.1, 0.9], [0, 100], []) for cell in study.cells]
+    heads, _, row, _ = table(study, curves).splitlines()
+    assert "seconds" not in heads and row == "| `ppo` | 90.0 % | 100 | 100 | 1 |"
 
 
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
