@@ -249,6 +249,8 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
     with torch.random.fork_rng(devices=[]):
         build_tiny_model(tokenizer).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
+    from rlvr.boost.process import environment_alone
+
     flags = {
         "pretrain": folder / "model",
         "conversation_template_config": "tiny",
@@ -265,7 +267,5 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
         "num_sample_generations": 0,
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    of_torchrun = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    environment = {name: value for name, value in os.environ.items() if name not in of_torchrun}
     command = own_python("rlvr.cli.main", "train", *words, "--no_progress")
-    return subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=environment_alone())
