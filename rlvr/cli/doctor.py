@@ -242,6 +242,7 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
+    from rlvr.boost.process import environment_alone
     from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 
     disable_progress_bar()
@@ -249,8 +250,6 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
     with torch.random.fork_rng(devices=[]):
         build_tiny_model(tokenizer).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    from rlvr.boost.process import environment_alone
-
     flags = {
         "pretrain": folder / "model",
         "conversation_template_config": "tiny",
