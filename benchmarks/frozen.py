@@ -12,8 +12,7 @@ A case's record holds
 - metrics: every row of `metrics.jsonl`, floats exactly (JSON writes their repr), without the fields of `CLOCKED`;
 - samples: the rows of `samples.jsonl`, so texts, scores and verdicts;
 - weights: for each tensor of the final `*.safetensors`, a digest of dtype, shape and bytes, under file and name;
-- state: the same for all that the last checkpoint's `*.pt` files hold (optimizer, schedule, random generators), read with
-  weights_only=True;
+- state: the same for all that the states in the last checkpoint hold (optimizer, schedule, random generators);
 - verdicts (case `rewards`): score, status and answer of each response by `rlvr score`.
 
 Digests are the first 16 hexadecimal digits of SHA-256. One thread for each process (OMP_NUM_THREADS=1): the order of sums, and so the
@@ -44,6 +43,7 @@ import torch
 from safetensors import safe_open
 
 from benchmarks.machine import processor
+from rlvr.checkpoint.storage import TRAINING, load_tensors
 
 ROOT = Path(__file__).parents[1]
 LABELLED = ROOT.parent / "shared" / "data" / "rewards"
@@ -139,15 +139,11 @@ def digest_weights(folder: Path) -> dict[str, str]:
 
 
 def digest_state(checkpoint: Path) -> dict[str, Any]:
-    """All that the torch files of a checkpoint hold: tensors as digests, numbers and texts as they are."""
+    """All that the states in a checkpoint hold: tensors as digests, numbers and texts as they are."""
     found: dict[str, Any] = {}
-    for path in sorted(checkpoint.rglob("*.pt")):
+    for path in sorted([*checkpoint.rglob(TRAINING), *checkpoint.glob("rank-*.safetensors")]):
         place = str(path.relative_to(checkpoint))
-        try:
-            held = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # another kind of pickle, which must not be run
-            found[place] = f"not readable with weights_only=True: {type(error).__name__}"
-            continue
+        held = load_tensors(path)
         leaves = {f"{place}: {name}": value for name, value in flatten(held)}
         found |= {name: plain(value) for name, value in leaves.items() if not CLOCKED.search(name.partition(": ")[2])}
     return found
@@ -294,7 +290,7 @@ CASES = {
     "tp": Case((ppo("--plugin 3d --tp 2", TWO),), transformers="4.51."),
     "pp": Case((ppo("--plugin 3d --pp 2 --accumulation_steps 2", TWO),), transformers="4.51."),
     # The driver has no model and draws nothing.
-    "ray": Case((ppo("--max_reward_workers 1", RAY),), unseeded="rank-0.pt: random/"),
+    "ray": Case((ppo("--max_reward_workers 1", RAY),), unseeded="rank-0.safetensors: random/"),
     "lora": Case((ppo("--lora_config examples/smollm2_laptop/lora.json"),)),
     "grpo": Case((ppo(f"--preset grpo {GROUPS}"),)),
     "dapo": Case((ppo(f"--preset dapo {GROUPS} --max_refills 2"),)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.outcome import UNDECIDED, Outcome, Score
+from rewards.outcome import STATUSES, UNDECIDED, Outcome, Score
 from rewards.registry import RewardFunction
 from rewards.sample import FIELDS, PLURAL_OF, Sample
 
@@ -72,13 +72,32 @@ def _check(function: RewardFunction, result: Any, sample: Sample) -> Score:
     if isinstance(result, Score):
         components = {name: _number(function, value, sample) for name, value in result.components.items()}
         value = None if result.value is None else _number(function, result.value, sample)
-        return Score(value, result.outcome, components)
+        return Score(value, None if result.outcome is None else _outcome(function, result.outcome), components)
     if isinstance(result, Outcome):
+        _outcome(function, result)
         return Score(None if result.status in UNDECIDED else float(result.correct), result)
     if isinstance(result, Mapping):
         components = {str(name): _number(function, value, sample) for name, value in result.items()}
         return Score(components.get("score", sum(components.values())), None, components)
     return Score(_number(function, result, sample))
+
+
+def _outcome(function: RewardFunction, outcome: Any) -> Outcome:
+    """The outcome, if its parts are of the types that they are declared with."""
+    texts = (
+        {"answer": outcome.answer, "stage": outcome.stage, "message": outcome.message}
+        if isinstance(outcome, Outcome)
+        else {}
+    )
+    wrong = [
+        name for name, value in texts.items() if not (isinstance(value, str) or (name == "answer" and value is None))
+    ]
+    if not texts or wrong or outcome.status not in STATUSES or not isinstance(outcome.elapsed_s, int | float):
+        raise UserError(
+            f"reward function {function.name!r} returned {outcome!r:.200}; an Outcome has a status ({', '.join(STATUSES)}) and texts as "
+            "answer, stage and message: Outcome('correct', answer='42')"
+        )
+    return outcome
 
 
 def _number(function: RewardFunction, value: Any, sample: Sample) -> float:

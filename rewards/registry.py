@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -164,7 +165,15 @@ def _import(place: str) -> ModuleType:
         raise
     # Any error inside a user's file is a mistake of the user: named, with the message of the exception.
     except Exception as error:
-        raise UserError(f"can't import {place}: {type(error).__name__}: {error}") from error
+        raise UserError(f"can't import {place}: {type(error).__name__}: {error}{_where_raised(error)}") from error
+
+
+def _where_raised(error: Exception) -> str:
+    """` (mine.py:12)`: the last line that was run; nothing where the message says it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    known = isinstance(error, SyntaxError) or last is None or last.filename.startswith("<")
+    return "" if known or last is None else f" ({Path(last.filename).name}:{last.lineno})"
 
 
 def _import_file(path: Path) -> ModuleType:

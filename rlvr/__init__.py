@@ -35,6 +35,7 @@ _WHERE = {
     "UserError": "rlvr.errors",
     "LLMTrainingParams": "rlvr.compat.aitraining",
     "Project": "rlvr.compat.aitraining_project",
+    "AutoTrainProject": "rlvr.compat.aitraining_project",
     "truncate_response": "rlvr.core.masked",
     "generate": "rlvr.compat.trl_functions",
     "batch_generation": "rlvr.compat.trl_functions",

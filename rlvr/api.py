@@ -15,6 +15,7 @@ from rlvr.errors import UserError
 from rlvr.run import assembly
 from rlvr.run.session import Session, join
 from rlvr.validate.ppo import BatchPlan, check_config, plan_batches
+from rlvr.validate.sources import check_sources
 
 
 @report_lost_processes()
@@ -37,6 +38,7 @@ def train(config: Config | None = None, **settings: Any) -> Path:
         raise UserError(f"train(config, {', '.join(settings)}=...): give a Config or single settings, not both")
     config = config or base_config(by_section(settings))
     check_config(config)
+    check_sources(config)
     with hosted(config) as (session, plan, host):
         assembly.train(config, session, plan, host)
     return session.folder

@@ -97,6 +97,6 @@ def family(name: str) -> PreTrainedTokenizerBase:
         tokenizer = byte_level(["<|start|>", "<|im_start|>", "<|im_end|>"], bos="<|start|>", eos_token="<|im_end|>")
         tokenizer.chat_template = "{{ bos_token }}" + CHATML
         return tokenizer
-    if name == "plain":
+    if name in ("plain", "as_is"):
         return byte_level(["<|endoftext|>"], eos_token="<|endoftext|>", bos_token="<|endoftext|>")
     raise ValueError(f"no tokenizer for {name!r}")

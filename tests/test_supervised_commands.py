@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from rlvr.checkpoint.storage import load_tensors
 from rlvr.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
@@ -166,7 +167,7 @@ def test_a_saved_configuration_gives_the_same_run(tmp_path) -> None:
     again = ["--config", str(tmp_path / "run" / "config.yaml"), "--save_path", str(tmp_path / "again")]
     assert main(["sft", *again]) == 0
     first, second = (
-        torch.load(next((tmp_path / n / "checkpoints").glob("*/actor/training.pt")), weights_only=True)["optimizer"]
+        load_tensors(next((tmp_path / n / "checkpoints").glob("*/actor/training.safetensors")))["optimizer"]
         for n in ("run", "again")
     )
     assert all(torch.equal(first["state"][i]["exp_avg"], second["state"][i]["exp_avg"]) for i in first["state"])

@@ -26,6 +26,7 @@ from rewards.registry import RewardFunction, load_plugins
 from rewards.tags import Tags
 
 _CHECK_PARENT_S = 0.5
+_STRAY_ROUNDS = 1000
 
 
 def main() -> None:
@@ -85,7 +86,10 @@ class ForkServer:
                 os.read(self.woken, 4096)
                 self.reap()
             if self.sock.fileno() in ready:
-                data, fds, _, _ = socket.recv_fds(self.sock, MESSAGE_BYTES, 2)
+                try:
+                    data, fds, _, _ = socket.recv_fds(self.sock, MESSAGE_BYTES, 2)
+                except ConnectionResetError:  # the pool was closed before it had read all our answers
+                    break
                 if not data:
                     break
                 self.handle(json.loads(data), fds)
@@ -93,6 +97,12 @@ class ForkServer:
             kill(process)
         for process in self.workers:
             os.waitpid(process, 0)
+        self.workers.clear()
+        for _ in range(_STRAY_ROUNDS):
+            if not _children():
+                break
+            self.kill_strays()
+            os.waitpid(-1, 0)
         exit_now(0)
 
     def handle(self, request: dict[str, Any], fds: list[int]) -> None:
@@ -104,6 +114,7 @@ class ForkServer:
         elif "import" in request:
             _import_all(request["import"])
             self.imported = frozenset(sys.modules)
+        self.send({"answered": 1})
 
     def fork(self, number: int, fds: list[int]) -> None:
         try:
@@ -138,15 +149,23 @@ class ForkServer:
             exit_now(status)
 
     def reap(self) -> None:
-        while self.workers:
+        while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if not process:
-                return
+                break
             if process in self.workers:
                 self.send({"dead": self.workers.pop(process), "how": describe_exit(os.waitstatus_to_exitcode(status))})
+        self.kill_strays()
+
+    def kill_strays(self) -> None:
+        """Kill what dead workers left behind in sessions of its own: it has become ours (`adopt_orphans`), and we have no children but
+        workers. The end of each wakes us again, for what it left behind."""
+        for process in _children():
+            if process not in self.workers:
+                kill(process)
 
     def send(self, message: dict[str, Any]) -> None:
         try:
@@ -167,6 +186,7 @@ def _isolate(parent: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     kill_with_parent()
+    adopt_orphans()
     if os.getppid() != parent:
         exit_now(0)
 
@@ -222,6 +242,21 @@ def kill_with_parent() -> None:
     """Ask Linux to kill this process when its parent ends; elsewhere the end of the socket has to do."""
     if _prctl is not None:
         _prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+
+
+def adopt_orphans() -> None:
+    """Ask Linux to make this process the parent of descendants whose own parents have ended, wherever these put them."""
+    if _prctl is not None:
+        _prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def _children() -> list[int]:
+    """Our children, dead ones that were not waited for among them; none where the platform does not say."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except (OSError, ValueError):
+        return []
 
 
 def _find_prctl() -> Any:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from rewards.errors import UserError
 from rewards.own_python import own_python
-from rewards.pool.limits import START_LIMIT_S
+from rewards.pool.limits import ANSWER_LIMIT_S, START_LIMIT_S
 from rewards.pool.pickling import PackedFunction
 
 # Workers run side by side already. Threads of a numerical library would fight for cores, and forbid forking.
@@ -23,6 +23,7 @@ _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL",
 CAN_FORK = sys.platform.startswith("linux") and hasattr(socket, "SOCK_SEQPACKET")
 MESSAGE_BYTES = 2**16
 """The largest message between the pool and the fork server."""
+_END_S = 1.0
 KILLED = "it was killed by SIGKILL"  # as `describe_exit` has it
 ORPHANED = "the process that forked it was killed"
 
@@ -66,15 +67,15 @@ class WorkerEvent:
 
 
 class Process:
-    """A Python process, running `forkserver.main`, with a socket to it.
+    """A Python process, running `forkserver.main`, with a socket to it. What it prints once it is ready goes to `prints`.
 
     Raises:
         UserError: the system does not let us start it.
     """
 
-    def __init__(self, setup: WorkerSetup, sock: socket.socket, *, memory: int = -1, fork: bool) -> None:
+    def __init__(self, setup: WorkerSetup, sock: socket.socket, prints: int, *, memory: int = -1, fork: bool) -> None:
         self.output: IO[bytes] = tempfile.TemporaryFile()
-        stderr = _stderr()
+        stderr = os.dup(prints)
         with tempfile.TemporaryFile() as settings:
             pickle.dump(
                 ProcessSettings(
@@ -124,14 +125,21 @@ class Process:
 class ForkServerLauncher:
     """Workers forked by a fork server. Requests return at once; `events` has their results later.
 
+    The fork server answers each request. One that does not (a module that it imports blocks, or it was stopped) is killed, and
+    with it its workers.
+
+    Attributes:
+        mode: "" while it starts; "fork"; "threads" if it can't fork safely; "gone" after its end.
+        hung: it was killed because it did not answer.
+
     Raises:
         UserError: the fork server can't start, or the functions can't be loaded; with the end of its output.
     """
 
-    def __init__(self, setup: WorkerSetup) -> None:
+    def __init__(self, setup: WorkerSetup, prints: int) -> None:
         self.sock, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self.process = Process(setup, child, fork=True)
+            self.process = Process(setup, child, prints, fork=True)
         except BaseException:
             self.sock.close()
             raise
@@ -140,6 +148,9 @@ class ForkServerLauncher:
         self.mode = ""
         self.began_s = time.monotonic()
         self.workers: dict[int, int] = {}
+        self.hung = False
+        self._unanswered = 0
+        self._heard_s = self.began_s  # when it last answered, or was asked after it had answered all
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -149,6 +160,9 @@ class ForkServerLauncher:
         self._request({"fork": number}, [sock.fileno(), memory])
 
     def kill(self, number: int) -> None:
+        """Kill a worker at once; that it is dead is told by the fork server, its parent."""
+        if (process := self.workers.get(number)) and _parent_of(process) == self.process.popen.pid:
+            kill(process)
         self._request({"kill": number}, [])
 
     def preload(self, modules: list[str]) -> None:
@@ -156,7 +170,15 @@ class ForkServerLauncher:
         for start in range(0, len(modules), 500):
             self._request({"import": modules[start : start + 500]}, [])
 
+    @property
+    def waits(self) -> bool:
+        """True while an answer is missing."""
+        return self._unanswered > 0
+
     def _request(self, request: dict[str, Any], fds: list[int]) -> None:
+        if not self._unanswered:
+            self._heard_s = time.monotonic()
+        self._unanswered += 1
         try:
             socket.send_fds(self.sock, [json.dumps(request).encode()], fds)
         except OSError:  # it is no more: `events` sees it, and says that all workers are dead
@@ -179,10 +201,13 @@ class ForkServerLauncher:
             if not data:
                 return found + self._on_exit()
             message = json.loads(data)
+            self._heard_s = time.monotonic()
             if "failed" in message:
                 raise UserError(f"reward workers can't start: {message['failed']}")
             if "ready" in message:
                 self.mode = message["ready"]
+            elif "answered" in message:
+                self._unanswered -= 1
             elif "alive" in message:
                 self.workers[message["alive"]] = message["process"]
                 found.append(WorkerEvent(message["alive"], process=message["process"]))
@@ -194,10 +219,17 @@ class ForkServerLauncher:
                 f"reward workers are not ready after {START_LIMIT_S:.0f} s; does a plugin hang when it is imported? "
                 f"Their output: {self.process.output_tail() or 'none'}"
             )
+        if self.mode and self._unanswered and time.monotonic() - self._heard_s > ANSWER_LIMIT_S:
+            self.hung = True
+            kill(self.process.popen.pid)  # the next call finds the end of its socket
         return found
 
     def _on_exit(self) -> list[WorkerEvent]:
-        self.process.popen.wait()
+        try:
+            self.process.popen.wait(_END_S)
+        except subprocess.TimeoutExpired:  # it closed the socket, and lives
+            kill(self.process.popen.pid)
+            self.process.popen.wait()
         if not self.mode and self.process.popen.returncode != -signal.SIGKILL:
             raise UserError(
                 f"reward workers can't start: the process ended while loading plugins and functions "
@@ -219,7 +251,7 @@ class ForkServerLauncher:
         """End the fork server and, with it, all workers."""
         self.sock.close()
         try:
-            self.process.popen.wait(1.0)
+            self.process.popen.wait(_END_S)
         except subprocess.TimeoutExpired:  # it is loading a plugin
             pass
         self.process.end()
@@ -230,13 +262,13 @@ class ProcessLauncher:
 
     mode = "fresh"
 
-    def __init__(self, setup: WorkerSetup) -> None:
-        self.setup = setup
+    def __init__(self, setup: WorkerSetup, prints: int) -> None:
+        self.setup, self.prints = setup, prints
         self.processes: dict[int, Process] = {}
         self.new_events: list[WorkerEvent] = []
 
     def spawn(self, number: int, sock: socket.socket, memory: int) -> None:
-        self.processes[number] = process = Process(self.setup, sock, memory=memory, fork=False)
+        self.processes[number] = process = Process(self.setup, sock, self.prints, memory=memory, fork=False)
         self.new_events.append(WorkerEvent(number, process=process.popen.pid))
 
     def kill(self, number: int) -> None:
@@ -267,12 +299,13 @@ class ProcessLauncher:
         self.processes.clear()
 
 
-def _stderr() -> int:
-    """A copy of this process's stderr, or of nowhere."""
+def _parent_of(process: int) -> int | None:
+    """The parent of a process; None if there is no such process. (Numbers of processes are used again.)"""
     try:
-        return os.dup(2)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def kill(process: int) -> None:

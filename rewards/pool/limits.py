@@ -15,6 +15,8 @@ from rewards.errors import UserError
 
 START_LIMIT_S = 60.0
 """A worker, or the fork server, that is not ready after this many seconds counts as hung."""
+ANSWER_LIMIT_S = 15.0
+"""A fork server that answers nothing for so long counts as hung: forking takes a millisecond, and importing a few seconds."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ from typing import Any
 from rewards.outcome import STATUSES, Outcome, Score
 
 _LENGTH = struct.Struct("!Q")
-MAX_FRAME_BYTES = 2**30
+MAX_FRAME_BYTES = 2**26
+"""Most bytes that a worker may send at once, and for one chunk."""
+INVALID = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError)
+"""What reading anything but a worker's proper answer may raise: JSON that is deeply nested, numbers of 400 digits, other types."""
 
 
 def frame(payload: bytes) -> bytes:
@@ -196,11 +199,16 @@ class Progress:
     def create() -> int:
         """A file that lives in memory, for both sides to map; the caller closes it."""
         if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("rewards-pool")
+            fd = os.memfd_create("rewards-pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         else:
             with tempfile.TemporaryFile(buffering=0) as file:
                 fd = os.dup(file.fileno())
         os.ftruncate(fd, _START + CAPACITY_BYTES)
+        if hasattr(os, "memfd_create"):
+            import fcntl
+
+            # A worker that made it shorter would end us with SIGBUS.
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return fd
 
     def reset(self) -> None:

@@ -98,7 +98,9 @@ class Scheduler:
             return 0.5
         if self.fast:
             return min(0.05, 0.5 * min(self.call_times[w.chunk.function].slow_after_s for w in self.fast if w.chunk))
-        return _CHECK_SLOW_S if self.slow or (self.queue and not self.idle) else None
+        if self.slow or (self.queue and not self.idle):
+            return _CHECK_SLOW_S
+        return 0.5 if self.group.waits else None
 
     # Assigning work.
 
@@ -224,13 +226,15 @@ class Scheduler:
         try:
             for payload in worker.frames.feed(data or b""):
                 self._finish_chunk(worker, payload)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except protocol.INVALID as error:
             self.group.kill(worker, f"it sent invalid data: {error}")
 
     def _finish_chunk(self, worker: Worker, payload: bytes) -> None:
         head, _, lines = payload.partition(b"\n")
         said = protocol.message(head)
         worker.received += lines
+        if len(worker.received) > protocol.MAX_FRAME_BYTES:
+            raise ValueError(f"{len(worker.received)} bytes for one chunk")
         worker.finished = bool(said.get("done"))
         if not worker.finished or worker.chunk is None or worker.kill_reason:
             return
@@ -269,7 +273,7 @@ class Scheduler:
             while data := worker.read(READ_BYTES):
                 for payload in worker.frames.feed(data):
                     self._finish_chunk(worker, payload)
-        except (ValueError, TypeError, AttributeError, KeyError):  # invalid data from a dying worker
+        except protocol.INVALID:  # invalid data from a dying worker
             pass
         if worker.chunk is not None:
             self._reassign(worker, worker.chunk, how)
@@ -285,7 +289,7 @@ class Scheduler:
         try:
             results: Sequence[Result] = protocol.decode(lines.rstrip(b"\n"))
             self.results.record(chunk, results)
-        except (ValueError, TypeError, AttributeError, KeyError):  # invalid data counts as no results
+        except protocol.INVALID:  # invalid data counts as no results
             results = []
         done, on = len(results), worker.call
         again = [chunk.part(done, chunk.end)]

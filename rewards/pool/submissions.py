@@ -337,6 +337,7 @@ def too_many_failures(failures: Mapping[str, FailureCount], limits: Limits) -> U
                 f"reward function {name!r} failed on {count.failed} of {count.calls} samples "
                 f"({count.failed / count.calls:.0%}: {count.timed_out} timed out, {count.error} errors); the last: "
                 f"{count.last}. At most {limits.max_failed_share:.0%} may fail. Fix the function, or give it more time or "
-                "memory (timeout_s, memory_limit_bytes), or allow more failures (max_failed_share)"
+                "memory (--reward_timeout_s, --reward_memory_mb; of a RewardPool timeout_s, memory_limit_bytes), or allow more failures "
+                "(--max_reward_failures; max_failed_share)"
             )
     return None

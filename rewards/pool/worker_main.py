@@ -83,7 +83,9 @@ def _line(function: RewardFunction, call: list[Sample]) -> tuple[bytes, bool]:
         ), False
     except MemoryError as error:
         gc.collect()
-        return protocol.encode_failure("error", f"MemoryError: {error} (the pool's memory_limit_bytes)"), True
+        return protocol.encode_failure(
+            "error", f"MemoryError: {error} (--reward_memory_mb, of a RewardPool memory_limit_bytes)"
+        ), True
     # Whatever a function raises, sys.exit and KeyboardInterrupt too, is this sample's failure and is counted as such.
     except BaseException as error:
         return protocol.encode_failure("error", f"{type(error).__name__}: {error}"), False

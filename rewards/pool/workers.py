@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rewards.errors import UserError
 from rewards.pool import protocol
 from rewards.pool.launch import CAN_FORK, ForkServerLauncher, ProcessLauncher, WorkerEvent, WorkerSetup
+from rewards.pool.output import Output
 from rewards.pool.protocol import Progress
 from rewards.pool.submissions import Chunk
 
@@ -155,11 +156,13 @@ class WorkerGroup:
         self.workers: dict[int, Worker] = {}
         self.false_starts = 0
         self._next = 0
-        self._launcher: ForkServerLauncher | ProcessLauncher = ProcessLauncher(setup)
+        self._output = Output()
+        self._preloads = True
+        self._launcher: ForkServerLauncher | ProcessLauncher = ProcessLauncher(setup, self._output.writer)
 
     def open(self) -> None:
         if CAN_FORK:
-            self._launcher = ForkServerLauncher(self.setup)
+            self._launcher = ForkServerLauncher(self.setup, self._output.writer)
 
     @property
     def ready(self) -> bool:
@@ -199,8 +202,15 @@ class WorkerGroup:
             worker.kill_reason = why
             self._launcher.kill(worker.number)
 
+    @property
+    def waits(self) -> bool:
+        """True while the fork server owes an answer, and `deaths` must be asked whether it hangs."""
+        return isinstance(self._launcher, ForkServerLauncher) and self._launcher.waits
+
     def preload(self, modules: list[str]) -> None:
-        self._launcher.preload(modules)
+        """Import these where workers are forked; not any more once a fork server hung."""
+        if self._preloads:
+            self._launcher.preload(modules)
 
     def deaths(self) -> list[tuple[Worker, str]]:
         """Workers that died since the last call, each with how; does not wait."""
@@ -234,20 +244,23 @@ class WorkerGroup:
     def replace_launcher(self) -> None:
         """Use another fork server, or none; `fileno` changes."""
         gone = self._launcher.mode == "gone"
+        if isinstance(self._launcher, ForkServerLauncher) and self._launcher.hung:
+            self._preloads = False
         self._launcher.close()
         if not gone:  # something that the fork server loaded runs threads, and must not be forked
-            self._launcher = ProcessLauncher(self.setup)
+            self._launcher = ProcessLauncher(self.setup, self._output.writer)
             return
         self.false_starts += 1
         if self.false_starts >= MAX_FALSE_STARTS:
             raise UserError(
                 "the process that forks reward workers was killed again and again; is there too little memory?"
             )
-        self._launcher = ForkServerLauncher(self.setup)
+        self._launcher = ForkServerLauncher(self.setup, self._output.writer)
 
     def abandon(self) -> None:
         """In a fork of the pool's process: close our copies, without ending the workers."""
         self._launcher.abandon()
+        self._output.abandon()
         for worker in self.workers.values():
             worker.close()
 
@@ -257,3 +270,4 @@ class WorkerGroup:
         for worker in self.workers.values():
             worker.close()
         self.workers.clear()
+        self._output.close()

@@ -18,8 +18,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rlvr.boost.frozen import Frozen, Precision
+from rlvr.boost.health import report_progress
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.layout import Layout, ShardedLayout, exact_buffers
+from rlvr.boost.optimizer import resume_lr
 from rlvr.boost.process import Replica, silence_libraries
 from rlvr.errors import UserError
 
@@ -223,6 +225,7 @@ class Boosted:
 
     def _accumulate(self, losses: Sequence[Callable[[], Tensor]]) -> None:
         for index, loss in enumerate(losses):
+            report_progress(index, len(losses))
             # DDP decides in the forward pass whether this backward pass synchronises, so the loss is formed inside.
             with self.no_sync(index < len(losses) - 1):
                 self.backward(loss())
@@ -272,6 +275,7 @@ class Boosted:
             self.layout.load_masters(state["masters"])
         if self.lr_scheduler is not None:
             self.lr_scheduler.load_state_dict(state["lr_scheduler"])
+            resume_lr(self.lr_scheduler)
         self.skipped = state.get("skipped", 0)
 
     def load_weights(self, state_dict: dict[str, Tensor]) -> None:

@@ -8,6 +8,7 @@ Source: Zhao et al., "PyTorch FSDP", arXiv:2304.11277; Liang et al., "TorchTitan
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torch.optim import Optimizer
 
 from rlvr.boost.layout import MetaCopy, ShardedLayout
 from rlvr.boost.process import ACCELERATORS, local_device
+from rlvr.boost.tensor_files import read_tensors, write_tensors
 from rlvr.errors import UserError
 
 try:
@@ -132,10 +134,10 @@ class FsdpCheckpointIO(GeneralCheckpointIO):
     ) -> None:
         whole = whole_optimizer_state(optimizer.optim)
         if dist.get_rank() == 0:
-            torch.save(whole, checkpoint)
+            write_tensors(whole, Path(checkpoint))
 
     def load_unsharded_optimizer(self, optimizer: Any, checkpoint: str, *args: Any, **kwargs: Any) -> None:
-        set_optimizer_state(optimizer.optim, torch.load(checkpoint, map_location="cpu", weights_only=True))
+        set_optimizer_state(optimizer.optim, read_tensors(Path(checkpoint)))
 
     def save_sharded_model(self, *args: Any, **kwargs: Any) -> None:
         """Not under FSDP.

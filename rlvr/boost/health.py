@@ -44,6 +44,16 @@ def enter_phase(phase: str) -> None:
     _reporter.enter(phase)
 
 
+def report_progress(done: int, total: int) -> None:
+    """Say how much of its present work this process has done, such as passes of an optimizer step; 0 as work begins."""
+    _reporter.progress(done, total)
+
+
+def present_work() -> "Work":
+    """What this process is doing."""
+    return _reporter.work
+
+
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
     """Turn the error of a collective that can't be finished into a message that names who is stuck or gone.
@@ -95,6 +105,24 @@ class ProcessStatus:
     stopped: str = ""
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a process is doing: its phase and, where that is counted, how much of a piece of work in it is done.
+
+    Attributes:
+        phase: such as "rollout" or "update".
+        since_s: when the phase began, in seconds since 1970.
+        done, total: of the piece of work; 0 where nothing is counted.
+        counted_since_s: when that piece began.
+    """
+
+    phase: str
+    since_s: float
+    done: int = 0
+    total: int = 0
+    counted_since_s: float = 0.0
+
+
 class StatusReporter:
     """Writes this process's status into the store, and reads everyone's. With one process there is nothing to write.
 
@@ -102,12 +130,23 @@ class StatusReporter:
     """
 
     def __init__(self) -> None:
-        self.phase, self.since_s = "start", time.time()
+        self.work = Work("start", time.time())
+
+    @property
+    def phase(self) -> str:
+        return self.work.phase
 
     def enter(self, phase: str) -> None:
         """Tell the others that this process begins a phase."""
-        self.phase, self.since_s = phase, time.time()
+        self.work = Work(phase, time.time())
         self._write("")
+
+    def progress(self, done: int, total: int) -> None:
+        """Count; the others are not told."""
+        before = self.work
+        begins = total != before.total or done < before.done
+        since_s = time.time() if begins else before.counted_since_s
+        self.work = Work(before.phase, before.since_s, done, total, since_s)
 
     def stop(self, why: str) -> None:
         """Tell the others why this process does not go on."""
@@ -115,7 +154,7 @@ class StatusReporter:
 
     def _write(self, stopped: str) -> None:
         if dist.is_initialized() and dist.get_world_size() > 1:
-            status = ProcessStatus(host_name(), self.phase, self.since_s, stopped[:500])
+            status = ProcessStatus(host_name(), self.phase, self.work.since_s, stopped[:500])
             _store().set(_key(dist.get_rank()), json.dumps(asdict(status)))
 
     def read(self) -> list[ProcessStatus | None] | None:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from rlvr.config.shared import LRSchedule, StepConfig
 
@@ -73,3 +73,12 @@ def lr_schedule(
         return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * share))
 
     return LambdaLR(optimizer, scale)
+
+
+def resume_lr(schedule: LRScheduler) -> None:
+    """Set the optimizer's rates to what the schedule says of its present step: the saved ones, unless the run was made longer."""
+    if isinstance(schedule, LambdaLR):
+        for group, peak, scale in zip(
+            schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+        ):
+            group["lr"] = peak * scale(schedule.last_epoch)

@@ -116,7 +116,7 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
     check_plugin(parallel, device)
     with silence_libraries():
         from colossalai.booster import Booster
-        from colossalai.booster.plugin import LowLevelZeroPlugin, TorchDDPPlugin
+        from colossalai.booster.plugin import LowLevelZeroPlugin
 
     precision = resolve_precision(parallel.mixed_precision, device)
     plugin: Any
@@ -126,8 +126,9 @@ def make_booster(parallel: ParallelConfig, device: torch.device, grad_clip: floa
 
             return Booster(plugin=HybridRolePlugin(parallel, precision, device, grad_clip))
     if parallel.plugin == "ddp":
-        # Buffers (rotary tables) are the same everywhere and never change: no need to broadcast them.
-        plugin = TorchDDPPlugin(broadcast_buffers=False)
+        from rlvr.boost.ddp import DdpPlugin
+
+        plugin = DdpPlugin()
         if precision != "fp16":
             return Booster(plugin=plugin)
         with silence_libraries():

@@ -10,9 +10,10 @@ import os
 import socket
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -55,10 +56,11 @@ def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) 
         timeout_s: how long a process waits for the others before it gives up.
     """
     if not dist.is_initialized():
-        _default_environment()
+        alone = _default_environment()
         set_threads(num_threads)
         _limit_waiting(timeout_s)
-        _launch(seed)
+        with _without_sockets() if alone else nullcontext():
+            _launch(seed)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, local_device())
 
@@ -69,16 +71,36 @@ def stop() -> None:
         dist.destroy_process_group()
 
 
-def _default_environment() -> None:
-    """Give a process that torchrun did not start the variables of a group of one, on a free port."""
+def _default_environment() -> bool:
+    """Give a process that torchrun did not start the variables of a group of one. Returns whether it did."""
     if "RANK" in os.environ:
-        return
+        return False
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     os.environ.update(
         RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
     )
+    return True
+
+
+@contextmanager
+def _without_sockets() -> Iterator[None]:
+    """Make a process group of one without a server that the whole network could reach. ColossalAI names an address, and torch would
+    listen there on every interface, for other processes that will never come."""
+    join = dist.init_process_group
+
+    def join_alone(backend: str | None = None, **_: Any) -> None:
+        join(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+    loopback = {"lo", "lo0"} & {name for _, name in socket.if_nameindex()}
+    if loopback:  # gloo listens, too
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
+    dist.init_process_group = join_alone  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        dist.init_process_group = join
 
 
 def _limit_waiting(timeout_s: float) -> None:

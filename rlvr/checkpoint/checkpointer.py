@@ -12,6 +12,7 @@ a reference that follows the actor is, as it is nowhere else.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -25,11 +26,15 @@ from rlvr.boost.frozen import Frozen
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import gather_json
 from rlvr.checkpoint import storage
+from rlvr.config.catalog import catalog
+from rlvr.config.fields import GROWS
+from rlvr.config.layers import OF_TINY
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
+from rlvr.models.saved import trained_model
 
-FORMAT = 3
+FORMAT = 4
 """Format of checkpoints. A checkpoint of another is refused."""
 
 WriteRole = Callable[[Path], None]
@@ -308,16 +313,33 @@ def _opened(contexts: Iterable[AbstractContextManager[WriteRole]]) -> Iterator[l
 
 
 def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> None:
-    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings."""
+    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings. Settings that may grow
+    (`rlvr.config.fields.GROWS`) may be higher now."""
     if about["format"] != FORMAT:
         raise UserError(f"{path} has format {about['format']}; this version of rlvr reads format {FORMAT}")
-    different = _differences(about["run"], run_state)
+    different = [
+        (name, old, new) for name, old, new in _differences(about["run"], run_state) if not _is_longer(name, old, new)
+    ]
     if different:
         lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
+        folder = path.parents[1]
         raise UserError(
-            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones "
-            f"(--config {path.parents[1] / 'config.yaml'}), or start anew with another --save_path"
+            f"{path} belongs to a run with other settings: {lines}. Resume with the saved ones (--config {folder / 'config.yaml'}; a "
+            "run may become longer, not shorter), or start a new run from what it learned: --checkpoint_path "
+            f"{trained_model(folder) or trained_model(path)} and another --save_path"
         )
+
+
+def _is_longer(name: str, old: Any, new: Any) -> bool:
+    """True if a resumed run is only longer than it was to be."""
+    return name in _growing() and isinstance(old, int) and isinstance(new, int) and new > old
+
+
+@cache
+def _growing() -> frozenset[str]:
+    """Names in a run's identity (`rlvr.run.folder.run_state`) of settings that may grow."""
+    flags = (flag for kind in OF_TINY for section in catalog(kind) for flag in section.flags)
+    return frozenset(f"settings.{flag.section}.{flag.name}" for flag in flags if flag.on_resume is GROWS)
 
 
 def _differences(old: Any, new: Any, place: str = "") -> list[tuple[str, Any, Any]]:

@@ -6,21 +6,20 @@
       checkpoints/step-000012/            12 = finished episodes; "-3" behind it = safe points into the next one
         manifest.json                     size and SHA-256 of every other file; written last
         state.json                        progress, sampler positions, KL coefficient, identity of the run
-        actor/modeling, actor/training.pt critic/... weights; optimizer, master weights and schedule
-                                          (with LoRA: actor/adapter, critic/adapter in place of modeling)
-        rank-0.pt, rank-1.pt, ...         random state and buffer of each process
+        actor/modeling, critic/modeling   weights (with LoRA: actor/adapter, critic/adapter)
+        actor/training.safetensors, ...   optimizer, master weights and schedule
+        rank-0.safetensors, ...           random state and buffer of each process
 
 `rlvr.checkpoint.checkpointer` decides what goes into a checkpoint and when; the run's folder (`rlvr.run.folder`) asks here for
 the newest whole one. A checkpoint is written into a hidden folder beside its place, flushed to disk, and renamed: a process that
 is killed at any moment leaves the whole checkpoint or none. Digests find what a disk or a copy damaged later.
 
-Left out on purpose: pickled objects. Tensors are read with `weights_only=True`, and everything else is JSON, so a checkpoint from
+Left out on purpose: pickled objects. All tensors are in safetensors files, and everything else is JSON, so a checkpoint from
 elsewhere can't run code. Sharded files are left out too: rank 0 writes whole weights, which every plugin and any number of
 processes can resume from.
 """
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -36,13 +35,14 @@ import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 
 from rlvr.boost.process import barrier, gather_json, group_device, host_name, local_device
+from rlvr.boost.tensor_files import Unreadable, read_tensors, to_bytes, write_tensors
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 
 MANIFEST = "manifest.json"
 FOLDER = "checkpoints"
-TRAINING = "training.pt"
-WEIGHTS = "weights.pt"
+TRAINING = "training.safetensors"
+WEIGHTS = "weights.safetensors"
 # Hidden, and no match for _NAME: nothing that a killed process leaves behind is taken for a checkpoint.
 DRAFT, OLD = ".writing-", ".old-"
 _NAME = re.compile(r"step-(\d{6})(?:-(\d+))?$")
@@ -142,6 +142,8 @@ def _finish(draft: Path, target: Path) -> None:
             old.rename(target)
         raise
     _flush(target.parent)  # the rename itself
+    if old.is_symlink():
+        old.unlink()
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -203,6 +205,8 @@ def damage(checkpoint: Path) -> str | None:
     """How the checkpoint differs from its manifest, or what in it is not finite; None if one can go on from it."""
     try:
         manifest = read_manifest(checkpoint)
+        if not manifest:
+            return f"{MANIFEST} names no file"
         for name, entry in manifest.items():
             path = checkpoint / name
             if not path.is_file():
@@ -215,6 +219,8 @@ def damage(checkpoint: Path) -> str | None:
                 return f"in {name}, {broken} holds numbers that are not finite"
     except FileNotFoundError:
         return f"{MANIFEST} is missing"
+    except SafetensorError as error:  # of a stranger's, whose manifest is right
+        return f"{name} holds no tensors ({error})"
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{MANIFEST} can't be read"
     except OSError as error:
@@ -227,8 +233,6 @@ def _tensors_of(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     if path.suffix == ".safetensors":
         with safe_open(path, framework="pt") as file:
             yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118  it is no mapping
-    elif path.name == TRAINING:
-        yield from tensors_in(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
 
 
 def tensors_in(state: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -290,11 +294,19 @@ def clear_up(save_path: Path) -> None:
         for old in folder.glob(f"{OLD}*"):
             target = folder / old.name.removeprefix(OLD)
             if target.exists():  # killed after the new folder took its place, and not before
-                shutil.rmtree(old)
+                _remove(old)
             else:
                 old.rename(target)
         for draft in folder.glob(f"{DRAFT}*"):
-            shutil.rmtree(draft)
+            _remove(draft)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder; of one that lies elsewhere, only the link to it."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def prune(save_path: str | Path, keep: int, written: Path) -> None:
@@ -308,7 +320,7 @@ def prune(save_path: str | Path, keep: int, written: Path) -> None:
     kept = [c for c in up_to_now if c == written or _has_all_bytes(c)][-max(1, keep) :]
     for old in up_to_now:
         if old not in kept:
-            shutil.rmtree(old)
+            _remove(old)
 
 
 def _has_all_bytes(checkpoint: Path) -> bool:
@@ -326,12 +338,19 @@ def _has_all_bytes(checkpoint: Path) -> bool:
 def save_tensors(state: Any, path: Path) -> None:
     """Write nested containers of tensors and plain values."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(state, path)
+    write_tensors(state, path)
 
 
 def load_tensors(path: Path) -> Any:
-    """Read what `save_tensors` wrote; never unpickles code."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+    """Read what `save_tensors` wrote.
+
+    Raises:
+        UserError: something else is in the file.
+    """
+    try:
+        return read_tensors(path)
+    except Unreadable as error:
+        raise UserError(f"{path} is no part of a checkpoint: {error}") from None
 
 
 def save_json(state: Any, path: Path) -> None:
@@ -368,9 +387,7 @@ def gather_states(state: Any) -> list[bytes]:
     Args:
         state: nested containers of tensors and plain values.
     """
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    own = buffer.getvalue()
+    own = to_bytes(state)
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return [own]
     # Bytes, as a file holds them: processes have buffers of different sizes, and rank 0 need not read what it writes.
@@ -394,9 +411,9 @@ def _receive(rank: int, device: torch.device) -> bytes:
 def write_states(states: Sequence[bytes], folder: Path) -> None:
     """Write what `gather_states` gave."""
     for rank, state in enumerate(states):
-        (folder / f"rank-{rank}.pt").write_bytes(state)
+        (folder / f"rank-{rank}.safetensors").write_bytes(state)
 
 
 def read_state(folder: Path, rank: int) -> Any:
     """The state of one process."""
-    return load_tensors(folder / f"rank-{rank}.pt")
+    return load_tensors(folder / f"rank-{rank}.safetensors")

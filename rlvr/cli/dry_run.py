@@ -1,22 +1,41 @@
-"""`--dry_run` of `rlvr train`, `rlvr sft` and `rlvr reward-model`: the settings, batches and memory of the run.
+"""`--dry_run` of `rlvr train`, `rlvr sft` and `rlvr reward-model`: the settings, data, batches, memory and disk of the run.
 
-Nothing is trained, loaded or written, and no process group is joined: rank and world size come from torchrun's variables.
+No model is loaded, nothing is trained or written, and no process group is joined: rank and world size come from torchrun's
+variables. Data that lies here is read, and so are reward functions; nothing is fetched from the hub.
 """
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from rewards import resolve
 from rlvr.boost.plugins import check_plugin, resolve_precision
 from rlvr.boost.process import local_device
-from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
+from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig, is_generated
 from rlvr.config.catalog import catalog, show
 from rlvr.config.flags import Parsed
-from rlvr.errors import UserError
-from rlvr.memory.estimate import Estimate, estimate, estimate_supervised, micro_batch_rows, rows_of_a_pass
+from rlvr.config.reward_options import function_names
+from rlvr.data.problems import with_good_golds
+from rlvr.data.readers import read_training_problems
+from rlvr.data.rows import locate
+from rlvr.errors import UserError, escape_control_characters
+from rlvr.memory.estimate import (
+    ADAM,
+    FLOAT32,
+    FROZEN,
+    Estimate,
+    estimate,
+    estimate_supervised,
+    micro_batch_rows,
+    rows_of_a_pass,
+)
+from rlvr.memory.limit import fit_memory, needed_bytes
 from rlvr.memory.usage import readable
 from rlvr.validate.ppo import BatchPlan, plan_batches
 
@@ -36,11 +55,15 @@ def dry_run(parsed: Parsed[Config]) -> None:
     plan = plan_batches(config, launch.world_size)
     if launch.rank:
         return
+    data = [*_data_lines(config, plan)]
+    cut = fit_memory(config, launch.world_size, launch.device)
     memory = estimate(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
+        data,
         _batch_lines(config, plan, launch.world_size),
-        memory_lines(memory, launch, config.parallel),
+        memory_lines(memory, launch, config.parallel, cut),
+        disk_lines(memory, config),
     )
 
 
@@ -59,11 +82,13 @@ def supervised_dry_run(parsed: Parsed[SFTConfig] | Parsed[RewardTrainingConfig])
         )
     if launch.rank:
         return
+    cut = fit_memory(config, launch.world_size, launch.device)
     memory = estimate_supervised(config, launch.world_size, launch.precision, on_gpu=launch.device.type != "cpu")
     print_parts(
         settings_lines(parsed),
         _supervised_batch_lines(config, launch.world_size),
-        memory_lines(memory, launch, config.parallel),
+        memory_lines(memory, launch, config.parallel, cut),
+        disk_lines(memory, config),
     )
 
 
@@ -93,7 +118,7 @@ def print_parts(*parts: Iterable[str]) -> None:
     """Print the parts with a blank line after each, and that nothing was trained."""
     for part in parts:
         print("\n".join(part), end="\n\n")
-    print("dry run: nothing was trained, loaded or written; data and template are checked when training begins")
+    print("dry run: no model was loaded, nothing was trained or written; the template is tried when training begins")
 
 
 def settings_lines(parsed: Parsed[Any]) -> Iterator[str]:
@@ -108,6 +133,34 @@ def settings_lines(parsed: Parsed[Any]) -> Iterator[str]:
             mark = "*" if differs else " "
             said = origin if differs or origin in ("flag", "file") else ""
             yield f" {mark} {flag.name:<{NAME_WIDTH}} {show(value):<{VALUE_WIDTH}} {said}".rstrip()
+
+
+def _data_lines(config: Config, plan: BatchPlan) -> Iterator[str]:
+    """The problems, read as training reads them.
+
+    Raises:
+        UserError: they can't be read, lack a column, or none has a usable answer.
+    """
+    yield "data"
+    if any(not isinstance(where, Path) for where in map(locate, _files(config))) or _is_address(config):
+        yield "  is fetched and checked when training begins"
+        return
+    notes: list[str] = []
+    functions = [resolve(name) for name in function_names(config)]
+    problems = with_good_golds(read_training_problems(config.data), notes, functions)
+    asked = plan.num_episodes * config.train.num_collect_steps * plan.prompts_per_step
+    yield f"  {len(problems):,} problems; the run asks {asked:,} times: {asked / len(problems):.2g} pass(es) over them"
+    yield from (f"  note: {escape_control_characters(note)}" for note in notes)
+
+
+def _files(config: Config) -> list[str]:
+    if config.data.prompt_csv_url is not None:
+        return []
+    return [source for source in config.data.prompt_dataset if not is_generated(source)]
+
+
+def _is_address(config: Config) -> bool:
+    return (config.data.prompt_csv_url or "").startswith(("http://", "https://"))
 
 
 def _batch_lines(config: Config, plan: BatchPlan, world_size: int) -> Iterator[str]:
@@ -147,8 +200,8 @@ def _supervised_batch_lines(config: AnyConfig, world_size: int) -> Iterator[str]
     yield f"  the run            {t.num_epochs} pass(es) over the data: {steps}"
 
 
-def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig) -> Iterator[str]:
-    """The estimate by role and phase."""
+def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig, cut: str | None = None) -> Iterator[str]:
+    """The estimate by role and phase, the whole that `--memory_limit` is compared with, and what it has cut."""
     head = f"on {launch.world_size} process(es), {launch.device.type}, {parallel.plugin}, {launch.precision}"
     yield f"memory of one process {head}: about {readable(memory.peak)}, an estimate at the longest sequences allowed"
     yield f"  {'role':<20}{'weights':>12}{'bytes':>12}{'gradients':>12}{'optimizer':>12}"
@@ -159,3 +212,45 @@ def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig) -> 
     for phase in memory.phases:
         passing = ", ".join(f"{name} {readable(size)}" for name, size in phase.passing.items() if size)
         yield f"  {phase.name:<20}{readable(phase.peak):>12}{readable(phase.held):>12}  {passing}"
+    needed = needed_bytes(memory, launch.device.type != "cpu")
+    yield f"  with libraries, and gaps that varying lengths leave, the process takes about {readable(needed)}: what --memory_limit bounds"
+    if cut is not None:
+        yield f"  {cut}"
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if launch.device.type == "cpu" else 1
+    room = memory_of(launch.device)
+    if room is not None and needed * processes > room:
+        yield (
+            f"  WARNING: this does not fit: {launch.device.type} has {readable(room)}"
+            + (f" for {processes} processes" if processes > 1 else "")
+            + ". What helps: fewer --generation_batch_size and --train_batch_size (with more --accumulation_steps), a lower --max_length, "
+            "--grad_checkpoint, --lora_config, or a plugin that shards"
+        )
+
+
+def memory_of(device: torch.device) -> int | None:
+    """Bytes of the device's memory, or of what this process may use of the machine's; None where the system does not say."""
+    if device.type != "cpu":
+        return int(torch.get_device_module(device).mem_get_info(device)[1])
+    try:
+        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, ValueError, OSError):
+        return None
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no limit, or another kind of control groups
+            limits.append(int(Path(place).read_text()))
+    return min(limits)
+
+
+def disk_lines(memory: Estimate, config: Config | AnyConfig) -> Iterator[str]:
+    """What checkpoints and results take. Adapters are not counted: they are small beside whole models."""
+    if config.model.lora_config is not None:
+        return
+    learned = sum(role.count for role in memory.roles if role.name not in FROZEN)
+    each, result = learned * (FLOAT32 + ADAM), learned * FLOAT32
+    kept = config.ckpt.keep_checkpoints if config.ckpt.save_interval else 1
+    folder = Path(config.ckpt.save_path or "runs")
+    there = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    most, free = each * (kept + 1) + result, shutil.disk_usage(there).free
+    yield f"disk: {readable(each)} for each checkpoint, {readable(result)} for the result: at most {readable(most)} at a time"
+    if most > free:
+        yield f"  WARNING: {there} has {readable(free)} left: give another --save_path, or fewer --keep_checkpoints"

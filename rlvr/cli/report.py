@@ -83,6 +83,10 @@ class _PageHandler(BaseHTTPRequestHandler):
         from rlvr.report.page import render
         from rlvr.report.runs import read_runs
 
+        # A page of elsewhere may have its own name lead to this machine, and so read what is here.
+        if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+            self.send_error(403, "this address is not mine")
+            return
         if self.path == "/alive":  # asked by the page before it comes anew
             self.send_response(204)
             self.end_headers()

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rlvr import __version__
+from rlvr.boost.signals import Interrupted, second_signal_ends
 from rlvr.cli.commands import named
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.config.flags import Parsed, parse, parse_with_origins
 from rlvr.config.help import asks_for_help
 from rlvr.config.layers import AnyConfig
 from rlvr.validate.common import check_results
+from rlvr.validate.rewards import check_rewards
+from rlvr.validate.settings import check_ranges, check_unread
+from rlvr.validate.sources import check_sources
 
 T = TypeVar("T")
 
@@ -77,7 +81,7 @@ def _command(argv: list[str], kind: type[AnyConfig], check: str, dry_run: str, t
     """Parse, check, then train or say what would be done. Functions by place (`named`), imported when they are needed."""
     dry, words = take_switch(argv, "dry_run")
     parsed: Parsed[Any] = parse_with_origins(words, kind)
-    check_results(parsed.config)  # first, and here: the other checks load torch
+    _check_first(parsed)
     named(check)(parsed.config, parsed.flags)
     if dry:
         named(dry_run)(parsed)
@@ -89,12 +93,22 @@ def _command(argv: list[str], kind: type[AnyConfig], check: str, dry_run: str, t
     until_stopped(named(train), parsed.config)
 
 
+def _check_first(parsed: Parsed[Any]) -> None:
+    """The checks that load no torch: most mistakes are told at once, and not after seconds of imports."""
+    config = parsed.config
+    check_ranges(config)
+    check_results(config)
+    if isinstance(config, Config):
+        check_rewards(config)
+    check_unread(config, parsed.flags)
+    check_sources(config)
+
+
 def until_stopped(train: Callable[[T], object], config: T) -> None:
     """Train; after a request to stop, say how to go on and exit with the signal's status."""
-    from rlvr.trainer.base import Interrupted
-
     try:
-        train(config)
+        with second_signal_ends():
+            train(config)
     except Interrupted as stop:
         if stop.checkpoint:
             print(f"{stop}; saved {stop.checkpoint}. Go on with the same command and --resume.", file=sys.stderr)

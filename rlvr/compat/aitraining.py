@@ -63,7 +63,8 @@ class Data:
     rejected_text_column: str | None = None
     """Column with the rejected response (reward)."""
     chat_template: str = "auto"
-    """Conversation template: a shipped name or a JSON file; `auto` goes by the model."""
+    """Conversation template: a shipped name or a JSON file. `auto`: prompts stay as they are (`as_is`), unless a rule reads the
+    format of responses; then it goes by the model."""
     model_max_length: int | None = None
     """Most tokens of prompt and response together. Default: 2048, or what suits the built-in model."""
 

@@ -11,9 +11,11 @@ from typing import Any
 
 from rlvr.compat.aitraining import PARAMETERS, RL, SUPERVISED, LLMTrainingParams
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig, base_config, reward_training_config, sft_config
+from rlvr.config.reward_options import reads_tags
 from rlvr.errors import UserError
+from rlvr.prompting.template import AS_IS
 
-BUILTIN = "builtin"
+BUILTIN, AUTO = "builtin", "auto"
 AnyConfig = Config | SFTConfig | RewardTrainingConfig
 Tree = dict[str, dict[str, Any]]
 GROUP_SIZE = 8
@@ -83,9 +85,8 @@ def _copy_data(params: LLMTrainingParams, config: AnyConfig) -> Path:
 
     target = Path(params.project_name) / "data" / "train.jsonl"
     if processes.start(config.train.seed, config.train.num_threads).is_main:
-        prepare_folder(
-            Path(params.project_name), params.resume
-        )  # raises where the folder holds another run, whose data would be written over
+        # Raises where the folder holds another run, whose data would be written over. Training takes the lock anew.
+        prepare_folder(Path(params.project_name), params.resume).lock.release()
         if not (params.resume and target.exists()):
             rows = read_rows(params.data_path, "train")
             target.parent.mkdir(exist_ok=True)
@@ -136,13 +137,17 @@ def ppo_config(params: LLMTrainingParams, prompts: int) -> Config:
     _put(tree, "train.num_episodes", max(1, math.ceil(params.epochs * prompts * generations / rollout)))
     if params.trainer == "grpo":
         _put(tree, "algo.preset", "grpo")
-    return base_config(tree)
+    config = base_config(tree)
+    if params.chat_template == AUTO and not reads_tags(config):
+        config.template.conversation_template_config = AS_IS
+    return config
 
 
 def supervised_config(params: LLMTrainingParams) -> SFTConfig | RewardTrainingConfig:
-    """The settings of `rlvr sft` or `rlvr reward-model`. A named prompt column goes through the conversation template, as
-    the prompts of `ppo` do."""
+    """The settings of `rlvr sft` or `rlvr reward-model`. A named prompt column goes through the conversation template, which leaves
+    prompts as they are unless one is named, as those of `ppo`."""
     tree = _by_table(params)
+    _put(tree, "template.conversation_template_config", AS_IS if params.chat_template == AUTO else params.chat_template)
     _put(tree, "data.question_column", params.prompt_text_column)
     if params.trainer == "reward":
         _put(tree, "data.preference_dataset", [params.data_path])
@@ -207,3 +212,7 @@ def _functions(params: LLMTrainingParams) -> list[str]:
         return [str(params.rl_reward_fn)]
     paid = params.rl_reward_model_path or params.rl_reward_weights
     return [] if paid else ["correctness"]
+
+
+AutoTrainProject = Project
+"""aitraining's name of it."""

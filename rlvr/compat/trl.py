@@ -59,7 +59,7 @@ from rlvr.tracking.samples import tracked_samples
 from rlvr.tracking.terminal import Terminal
 from rlvr.tracking.tracker import MemorySink, Tracker, append_json
 from rlvr.trainer import ppo
-from rlvr.trainer.callbacks import Callback, Watch
+from rlvr.trainer.callbacks import Callback, EmptyDeviceCache, Watch
 
 __all__ = ["PPOConfig", "PPOTrainer"]
 
@@ -136,7 +136,7 @@ class PPOTrainer:
             processing_class,
             (Actor(model).to(self.process.device), critic.to(self.process.device), ref_model),
             scorer,
-            [Watch(), self._view, *(callbacks or ())],
+            [Watch(), EmptyDeviceCache(), self._view, *(callbacks or ())],
             Tracker([memory] if self.process.is_main else []),
         )
         sampler = PromptSampler(len(prompts), self.sizes.batch_size, args.seed)

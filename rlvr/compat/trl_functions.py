@@ -100,19 +100,23 @@ def generate(
 def batch_generation(
     model: PreTrainedModel,
     queries: Tensor,
-    local_rollout_forward_batch_size: int,
-    pad_token_id: int,
-    generation_config: GenerationConfig,
+    batch_size: int | None = None,
+    pad_token_id: int | None = None,
+    generation_config: GenerationConfig | None = None,
     lengths: Tensor | None = None,
+    *,
+    local_rollout_forward_batch_size: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`generate` for `local_rollout_forward_batch_size` queries at a time.
+    """`generate` for `batch_size` queries at a time (TRL's code calls it `local_rollout_forward_batch_size`, its documentation
+    `batch_size`). `pad_token_id` and `generation_config` must be given.
 
     Responses of a part that ended sooner than others are padded on the right with `pad_token_id`, their logits with 0.
     """
-    if local_rollout_forward_batch_size < 1:
-        raise ValueError(
-            f"local_rollout_forward_batch_size {local_rollout_forward_batch_size}: must be at least 1 query at a time"
-        )
+    size = local_rollout_forward_batch_size if batch_size is None else batch_size
+    if size is None or pad_token_id is None or generation_config is None:
+        raise TypeError("batch_generation() needs batch_size, pad_token_id and generation_config")
+    if size < 1:
+        raise ValueError(f"batch_size (local_rollout_forward_batch_size) {size}: must be at least 1 query at a time")
     parts = [
         generate(
             model,
@@ -121,7 +125,7 @@ def batch_generation(
             generation_config,
             None if lengths is None else lengths[rows],
         )
-        for rows in _slices(len(queries), local_rollout_forward_batch_size)
+        for rows in _slices(len(queries), size)
     ]
     columns = max(logits.size(1) for _, logits in parts)
     short = [columns - logits.size(1) for _, logits in parts]

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, Literal, Union
 
-from rlvr.config.fields import FIXED, FREE, OnResume, Range, ReadWhen
+from rlvr.config.fields import FIXED, OnResume, Range, ReadWhen
 
 REQUIRED = "required"
 """Stands for the default of a setting that has none."""
@@ -35,7 +35,7 @@ class Flag:
         text: its documentation, one paragraph.
         ranges: rules about its value.
         read_when: conditions without which nothing reads it.
-        free_on_resume: true if a resumed run may change it.
+        on_resume: what a resumed run may do to it.
     """
 
     section: str
@@ -47,7 +47,7 @@ class Flag:
     text: str
     ranges: tuple[Range, ...] = ()
     read_when: tuple[ReadWhen, ...] = ()
-    free_on_resume: bool = False
+    on_resume: OnResume = FIXED
 
     @property
     def place(self) -> Place:
@@ -127,7 +127,7 @@ def _flag(section: str, field: Field, hint: Any, text: str, on_resume: OnResume)
         text,
         tuple(note for note in notes if isinstance(note, Range)),
         tuple(note for note in notes if isinstance(note, ReadWhen)),
-        next((note for note in notes if isinstance(note, OnResume)), on_resume) is FREE,
+        next((note for note in notes if isinstance(note, OnResume)), on_resume),
     )
 
 

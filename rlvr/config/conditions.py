@@ -293,9 +293,9 @@ def reads_problems_from_files(c: Any) -> bool:
     )
 
 
-@condition(why=": there are no held-out problems", instead="give --eval_datasets")
+@condition(why=": there are no held-out problems", instead="give --eval_datasets or --eval_share")
 def has_held_out_problems(c: Any) -> bool:
-    return bool(c.data.eval_datasets) or trains_on_generated(c.data)
+    return bool(c.data.eval_datasets or c.data.eval_share) or trains_on_generated(c.data)
 
 
 def _sources(c: Any) -> list[str]:

@@ -112,13 +112,15 @@ def read_when(*conditions: Condition, off: Any = UNSET, strict: bool = False) ->
 
 
 class OnResume(Enum):
-    """FREE settings may differ between a run and its continuation; FIXED ones may not, as they change what is learned."""
+    """FREE settings may differ between a run and its continuation; FIXED ones may not, as they change what is learned. What GROWS
+    may be raised: a run is made longer, and its learning rate goes on by the schedule of the longer one."""
 
     FREE = "free"
     FIXED = "fixed"
+    GROWS = "grows"
 
 
-FREE, FIXED = OnResume.FREE, OnResume.FIXED
+FREE, FIXED, GROWS = OnResume.FREE, OnResume.FIXED, OnResume.GROWS
 
 
 def free_on_resume(section: type[T]) -> type[T]:

@@ -17,6 +17,30 @@ from rlvr.errors import did_you_mean
 
 T = TypeVar("T", bound=AnyConfig)
 
+ELSEWHERE: Mapping[str, str] = {
+    "total_episodes": "TRL counts responses of the whole run: --num_episodes, of --experience_batch_size responses each",
+    "num_mini_batches": "an optimizer step takes --train_batch_size x --accumulation_steps responses, so there are as many in an episode "
+    "as those divide it into",
+    "per_device_train_batch_size": "--train_batch_size counts the responses of a pass over all processes: this times their number",
+    "per_device_eval_batch_size": "--generation_batch_size",
+    "stop_token": "stops are the template's: stop_ids in --conversation_template_config",
+    "report_to": "--log_dir FOLDER for TensorBoard, --use_wandb, --use_mlflow, --use_trackio",
+    "need_optim_ckpt": "optimizer states are in every checkpoint: --save_interval, --resume",
+    "use_lora": "--lora_config FILE",
+    "lora_rank": "--lora_config FILE, with its r",
+    "sft_model_path": "--pretrain, or --checkpoint_path",
+    "reward_model_path": "--rm_checkpoint_path",
+    "value_model_path": "--critic_checkpoint_path",
+    "actor_model_path": "--pretrain",
+    "dataset_name": "--prompt_dataset",
+    "train_files": "--prompt_dataset",
+    "val_files": "--eval_datasets",
+    "bf16": "--mixed_precision bf16",
+    "fp16": "--mixed_precision fp16",
+    "deepspeed": "--plugin zero1, zero2, zero2_cpu or fsdp shards optimizer, gradients and weights",
+}
+"""Flags of TRL, OpenRLHF, verl and ColossalAI that have no counterpart under one name -> what to type instead."""
+
 _DRY_RUN = {"--dry_run": "print settings, batch arithmetic and memory; train nothing, write nothing"}
 _COMMANDS: Mapping[type, tuple[str, str]] = {
     Config: ("rlvr train", "Train a language model by PPO on problems whose answers a rule can check."),
@@ -120,6 +144,10 @@ def refuse_unknown(argv: Sequence[str], kind: type, about: About) -> None:
     known = set(flags_by_spelling(kind))
     for word in argv:
         if word.startswith("--") and len(word) > 2 and canonical(word) not in known:
+            if instead := ELSEWHERE.get(canonical(word)):
+                raise UserError(
+                    f"unknown flag {word.partition('=')[0]}. Here: {instead}. `{about.prog} --help` lists all flags"
+                )
             general = {canonical(flag.split()[0]) for flag in about.general}
             near = did_you_mean(canonical(word), known | general).replace("'", "'--", 1)
             raise UserError(f"unknown flag {word.partition('=')[0]}.{near} `{about.prog} --help` lists all flags")

@@ -28,6 +28,7 @@ from rlvr.config.catalog import catalog
 from rlvr.config.fields import (
     FIXED,
     FREE,
+    GROWS,
     Range,
     above,
     alias,
@@ -42,6 +43,7 @@ from rlvr.config.shared import (
     CheckpointConfig,
     OutputConfig,
     ParallelConfig,
+    Share,
     StartConfig,
     StepConfig,
     TemplateConfig,
@@ -96,6 +98,9 @@ class DataConfig:
     eval_datasets: Annotated[list[str], alias("eval_dataset"), FREE] = field(default_factory=list)
     """Held-out problems, with metrics of their own for each of several data sets. Default: the test splits of generated
     problems when training on them alone, else none."""
+    eval_share: Share = 0.0
+    """Share of the problems that is held out, drawn by the seed; those with the same question stay together. Metrics are under
+    `held_out` where there are other held-out problems too."""
     ptx_dataset: list[str] = field(default_factory=list)
     """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
@@ -322,8 +327,8 @@ class TrainConfig(StepConfig):
     """The loop. Batch sizes count samples over all processes, so that their number changes nothing but speed."""
 
     train_batch_size: Annotated[BatchSize, alias("rl_mini_batch_size")] = 16
-    num_episodes: Annotated[int, at_least(1)] = 1
-    """Iterations of collecting and learning."""
+    num_episodes: Annotated[int, at_least(1), GROWS] = 1
+    """Iterations of collecting and learning. More of them with `--resume` make a finished run longer."""
     num_collect_steps: Annotated[int, alias("max_timesteps"), at_least(1)] = 2
     """Collect steps in each episode."""
     num_update_steps: Annotated[int, alias("num_ppo_epochs", "rl_num_ppo_epochs"), at_least(1)] = 5

@@ -1,6 +1,7 @@
 """Settings of rewards that need parsing: the names of reward functions and objectives, and options given as JSON."""
 
 import json
+from inspect import Parameter
 from typing import Any
 
 from rlvr.errors import UserError, did_you_mean, listed
@@ -81,6 +82,35 @@ def parse_reward_options(text: str | None) -> dict[str, dict[str, Any]]:
     if not all(isinstance(value, dict) for value in options.values()):
         raise UserError(f"--reward_options must look like {example}, not {text!r}")
     return options
+
+
+def reward_options(config: Any) -> dict[str, dict[str, Any]]:
+    """`--reward_options`, where `max_tokens` of a function that needs one (the length limit of a response) is `--max_new_tokens`
+    unless it is given.
+
+    Raises:
+        UserError: they are no mapping of mappings, or a function can't be found.
+    """
+    from rewards import resolve
+
+    options = parse_reward_options(config.reward.reward_options)
+    for spec in function_names(config):
+        function = resolve(spec)
+        limit = function.parameters.get("max_tokens")
+        if limit is not None and limit.default in (None, Parameter.empty):
+            options[function.name] = {"max_tokens": config.rollout.max_new_tokens} | options.get(function.name, {})
+    return options
+
+
+def reads_tags(config: Any) -> bool:
+    """True if a reward function reads the tags of responses, and so needs prompts that ask for them.
+
+    Raises:
+        UserError: a function can't be found.
+    """
+    from rewards import resolve
+
+    return any("tags" in resolve(spec).parameters for spec in function_names(config))
 
 
 def _json_object(flag: str, text: str | None, example: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Plugin = Literal[
 BatchSize = Annotated[int, at_least(1)]
 LearningRate = Annotated[float, alias("learning_rate"), at_least(0)]
 LRSchedule = Literal["cosine", "linear", "constant"]
+Share = Annotated[float, Range(lambda share: 0 <= share < 1, "be a share from 0 to below 1, such as 0.05")]
 Beta = Annotated[float, Range(lambda beta: 0 <= beta < 1, "be a number from 0 to below 1")]
 _SAME_PLUGIN: dict[str, Plugin] = {"colossalai_gemini": "gemini", "colossalai_zero2": "zero2"}
 
@@ -63,6 +64,9 @@ class StepConfig:
     micro_batch_tokens: Annotated[int | None, at_least(1)] = None
     """Most tokens in one forward and backward pass of one process (with padding, for models that can't do without).
     Default: no limit."""
+    memory_limit: str | None = None
+    """Most memory of one process on its device, such as `8GB`: passes are cut until the estimate of `--dry_run` stays below it,
+    and settings that can't be cut so far are refused with what would fit. Default: no limit."""
     lr: LearningRate = 9e-6
     """Peak learning rate. PPO's actor has this, `--critic_lr` is the critic's."""
     lr_schedule: LRSchedule = "cosine"

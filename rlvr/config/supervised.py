@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rlvr.config import conditions as run
-from rlvr.config.fields import FREE, Range, alias, at_least, free_on_resume, read_when
+from rlvr.config.fields import FREE, GROWS, alias, at_least, free_on_resume, read_when
 from rlvr.config.shared import (
     BatchSize,
     CheckpointConfig,
     LearningRate,
     OutputConfig,
     ParallelConfig,
+    Share,
     StartConfig,
     StepConfig,
     TemplateConfig,
@@ -36,9 +37,7 @@ class HeldOutConfig:
     """Most tokens of a row."""
     eval_dataset: Annotated[list[str], FREE] = field(default_factory=list)
     """Held-out data. Default: the test split of the built-in problems when training on them, else none."""
-    eval_share: Annotated[float, Range(lambda share: 0 <= share < 1, "be a share from 0 to below 1, such as 0.05")] = (
-        0.0
-    )
+    eval_share: Share = 0.0
     """Share of the data that is held out, drawn by the seed; rows with the same prompt stay together."""
 
 
@@ -75,9 +74,9 @@ class LoopConfig(StepConfig):
     """The loop. Batch sizes count rows over all processes, so that their number changes nothing but speed."""
 
     train_batch_size: Annotated[BatchSize, alias("batch_size")] = 16
-    num_epochs: Annotated[int, alias("max_epochs", "num_train_epochs"), at_least(1)] = 1
+    num_epochs: Annotated[int, alias("max_epochs", "num_train_epochs"), at_least(1), GROWS] = 1
     """Passes over the data."""
-    max_steps: Annotated[int | None, at_least(1)] = None
+    max_steps: Annotated[int | None, at_least(1), GROWS] = None
     """Optimizer steps, in place of `--num_epochs`."""
 
 

@@ -1,6 +1,6 @@
 """Trees of settings: dataclasses of dataclasses, built from nested dictionaries and YAML with every mistake named."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -8,6 +8,8 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rewards.errors import UserError
+from rlvr.config.catalog import canonical, catalog, flags_by_spelling
+from rlvr.errors import did_you_mean
 
 T = TypeVar("T")
 
@@ -36,31 +38,68 @@ def merge(config: T, settings: Mapping[str, Mapping[str, Any]]) -> T:
     tree = to_dict(config)
     for section, values in settings.items():
         if not isinstance(values, Mapping):
-            raise UserError(f"config section {section!r} must be a mapping of settings, not {type(values).__name__}")
+            raise UserError(f"config: {_not_a_section(type(config), section, values)}")
         tree[section] = {**tree.get(section, {}), **values}
     return build(type(config), tree)
 
 
 def build(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Build a tree of settings from nested dictionaries; what is absent keeps its default.
+    """Build a tree of settings from nested dictionaries; what is absent keeps its default. A single value may stand for a list of one.
 
     Raises:
         UserError: an unknown section or field, or a value of the wrong type; the message names each.
     """
     try:
-        return TypeAdapter(kind).validate_python(dict(tree))
+        return TypeAdapter(kind).validate_python(_with_lists(kind, tree))
     except ValidationError as error:
         raise UserError("config: " + "; ".join(_describe(kind, e) for e in error.errors())) from None
 
 
+def _with_lists(kind: type, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree with `[value]` where a single value stands in place of a list."""
+    listed = {flag.place for flag in flags_by_spelling(kind).values() if flag.metavar.endswith(" ...")}
+
+    def whole(section: str, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        return {
+            name: [value] if (section, name) in listed and isinstance(value, str | int | float) else value
+            for name, value in values.items()
+        }
+
+    return {section: whole(section, values) for section, values in tree.items()}
+
+
 def _describe(kind: Any, error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        section = str(error["loc"][0])
-        known = {f.name: f for f in fields(kind)}
-        of_section = fields(known[section].default_factory) if section in known else fields(kind)  # type: ignore[arg-type]
-        return f"unknown setting {place!r}; known here: {', '.join(f.name for f in of_section)}"
-    return f"{place} = {error['input']!r}: {error['msg']}"
+    place = [str(part) for part in error["loc"]]
+    if error["type"] not in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{'.'.join(place)} = {error['input']!r}: {error['msg']}"
+    sections = {section.name: section for section in catalog(kind)}
+    if len(place) == 1:
+        return _not_a_section(kind, place[0], error["input"])
+    return f"unknown setting {'.'.join(place)!r}" + (
+        _home_of(kind, place[-1]) or _nearest(place[-1], [flag.name for flag in sections[place[0]].flags])
+    )
+
+
+def _not_a_section(kind: type, name: str, value: Any) -> str:
+    """What to say of a key at the top that is no section with settings: a flat file's, perhaps."""
+    sections = [section.name for section in catalog(kind)]
+    if name in sections:
+        return f"section {name!r} must be a mapping of settings, not {type(value).__name__}"
+    return f"unknown section {name!r}" + (_home_of(kind, name) or _nearest(name, sections))
+
+
+def _home_of(kind: type, name: str) -> str:
+    """The section that a setting belongs to; nothing if there is no such setting. Aliases count."""
+    flag = flags_by_spelling(kind).get(canonical(name))
+    return (
+        f": it belongs into the section {flag.section!r}: write `{flag.section}: {{{flag.name}: ...}}`" if flag else ""
+    )
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    return f".{did_you_mean(name, known)} Known here: {', '.join(known)}"
 
 
 def load_yaml(path: str) -> dict[str, Any]:

@@ -13,5 +13,6 @@ prompts       problems as token ids for PPO
 sft           rows of prompts and responses as token ids, for fine-tuning and the ptx loss
 preferences   rows of a better and a worse response as token ids, for reward models
 supervised    the data sets of `rlvr sft` and `rlvr reward-model`, with what is held out
+batches       batches of other toolkits' loaders as our rows
 sampling      the order, resumable, the same for any number of processes
 """

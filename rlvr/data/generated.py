@@ -60,6 +60,12 @@ def read_generated(source: str, split: str | None, limit: int | None, seed: int)
     Raises:
         UserError: no such split or level.
     """
+    name, level, chosen = chosen_set(source, split)
+    return SETS[name].problems(chosen, limit or SIZES[chosen], seed, level)
+
+
+def chosen_set(source: str, split: str | None = None) -> tuple[str, str | None, Split]:
+    """Name, level (None: all) and split of a generated set. Arguments and errors are those of `read_generated`."""
     name_and_level, _, named = source.partition(":")
     name, at, level = name_and_level.partition("@")
     levels, chosen = SETS[name].levels, named or split or "train"
@@ -71,5 +77,4 @@ def read_generated(source: str, split: str | None, limit: int | None, seed: int)
             f"the generated problems {name} have no split {chosen!r}; give {listed(f'{name_and_level}:{s}' for s in SIZES)}."
             f"{did_you_mean(chosen, SIZES)}"
         )
-    split_ = cast(Split, chosen)
-    return SETS[name].problems(split_, limit or SIZES[chosen], seed, level or None)
+    return name, level or None, cast(Split, chosen)

@@ -37,7 +37,7 @@ class Problem:
     Attributes:
         id: stable and unique within its source, so that a resumed run sees the same problem under the same id.
         question: what the user asks.
-        answer: the right answer; None where the data has none (only a reward that needs no answer can pay then).
+        answer: the right answer; None where the data has none, or null (only a reward that needs no answer can pay then).
         columns: the row's other columns, which reward functions may ask for by name.
         source: where it came from, for messages: `file:line` or `builtin:seed`.
     """
@@ -113,8 +113,8 @@ def make_problem(row: Row, columns: Columns) -> Problem:
     question = _question(_cell(row, columns.question), row.place, columns.question)
     rest = {name: value for name, value in row.values.items() if name not in (columns.question, columns.answer)}
     answer = None
-    if columns.answer is not None:
-        raw = _answer_text(_cell(row, columns.answer), row.place, columns.answer)
+    if columns.answer is not None and (cell := _cell(row, columns.answer)) is not None:
+        raw = _answer_text(cell, row.place, columns.answer)
         answer = final_answer(raw)
         if answer != raw.strip():
             rest.setdefault("solution", raw)
@@ -164,8 +164,9 @@ def _answer_text(value: Any, place: str, column: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        kind = "missing (null)" if value is None else f"{type(value).__name__} ({short(value)})"
-        raise UserError(f"{place}: column {column!r} must hold the right answer as text or a number, not {kind}")
+        raise UserError(
+            f"{place}: column {column!r} must hold the right answer as text or a number, not {type(value).__name__} ({short(value)})"
+        )
     return encodable(value, place, column)
 
 
@@ -224,15 +225,18 @@ def with_good_golds(
         notes.append(f"{message}; these problems are left out")
     left_out = {id(p) for p in bad}
     good = [p for p in problems if id(p) not in left_out]
-    _check_absent(good, notes, [f.name for f in functions if {"gold", "golds"} & set(f.parameters)])
-    return good
+    needy = [f.name for f in functions if {"gold", "golds"} & set(f.parameters)]
+    _check_absent(good, notes, needy, left_out=len(needy) == len(functions))
+    return [p for p in good if p.answer is not None] if needy and len(needy) == len(functions) else good
 
 
-def _check_absent(problems: Sequence[Problem], notes: list[str], needy: Sequence[str]) -> None:
+def _check_absent(problems: Sequence[Problem], notes: list[str], needy: Sequence[str], *, left_out: bool) -> None:
     absent = sum(p.answer is None for p in problems)
     if not absent or not needy:
         return
     message = f"{absent} of {len(problems)} problems have no right answer, which {', '.join(needy)} needs"
     if absent == len(problems):
         raise UserError(f"{message}; name the column that holds it: --answer_column NAME, or take other functions")
-    notes.append(f"{message}: their responses are not paid by it")
+    notes.append(
+        f"{message}; these problems are left out" if left_out else f"{message}: their responses are not paid by it"
+    )

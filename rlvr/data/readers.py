@@ -14,16 +14,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from rlvr.config import is_generated
-from rlvr.data.generated import read_generated
+from rlvr.data.generated import chosen_set, read_generated
 from rlvr.data.problems import ANSWER_COLUMNS, NO_ANSWERS, Problem, choose_columns, make_problem
-from rlvr.data.rows import Row, read_file, read_tables
+from rlvr.data.rows import Row, locate, missing_file, read_file, read_tables
 from rlvr.errors import UserError
+
+if TYPE_CHECKING:
+    from rlvr.config import DataConfig
 
 T = TypeVar("T")
 
@@ -78,6 +81,35 @@ def read_problems(
             )
             problems += [make_problem(row, columns) for row in rows]
     return number_duplicates(draw_sample(problems, limit, seed))
+
+
+def read_training_problems(data: "DataConfig") -> list[Problem]:
+    """The problems that a run trains on: of `--prompt_csv_url`, or of `--prompt_dataset`. Raises as they do."""
+    if data.prompt_csv_url is None:
+        return read_problems(
+            data.prompt_dataset,
+            split="train",
+            question_column=data.question_column,
+            answer_column=data.answer_column,
+            limit=data.max_samples,
+        )
+    question = data.question_column or "prompt"
+    return read_prompt_csv(
+        data.prompt_csv_url, question_column=question, answer_column=data.answer_column, limit=data.max_samples
+    )
+
+
+def check_source(source: str) -> None:
+    """Refuse a source that is neither generated here, nor a file or folder that is there, nor a name on the hub, which is not
+    asked.
+
+    Raises:
+        UserError: says what there is.
+    """
+    if is_generated(source):
+        chosen_set(source)
+    else:
+        locate(source)
 
 
 def draw_sample(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
@@ -136,24 +168,41 @@ def read_prompt_csv(
     return number_duplicates(draw_sample([make_problem(row, columns) for row in rows], limit, seed))
 
 
+def check_prompt_csv(source: str) -> None:
+    """Refuse a path or address that can't be that of a CSV file. What lies here must be there; an address is not asked.
+
+    Raises:
+        UserError: says what is wrong.
+    """
+    if urlsplit(source).scheme in ("http", "https"):
+        return
+    path = _local_csv(source)
+    if not path.is_file():
+        raise UserError(f"{PROMPT_CSV_FLAG} {source}: {str(missing_file(path)).removeprefix(f'data file {path}: ')}")
+
+
 def _csv_rows(source: str) -> list[Row]:
-    parts = urlsplit(source)
-    if parts.scheme in ("http", "https"):
+    if urlsplit(source).scheme in ("http", "https"):
         with tempfile.TemporaryDirectory(prefix="rlvr-prompts-") as folder:
             path = Path(folder) / "prompts.csv"
             _fetch(source, path)
             return _read_csv_file(path, source)
+    return _read_csv_file(_local_csv(source), source)
+
+
+def _local_csv(source: str) -> Path:
+    parts = urlsplit(source)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise UserError(
                 f"{PROMPT_CSV_FLAG} {source}: a file address names a file of this machine: file:///path/to/prompts.csv"
             )
-        return _read_csv_file(Path(unquote(parts.path)), source)
+        return Path(unquote(parts.path))
     if "://" in source:
         raise UserError(
             f"{PROMPT_CSV_FLAG} {source}: addresses begin with http://, https:// or file://, not {parts.scheme}://"
         )
-    return _read_csv_file(Path(source).expanduser(), source)
+    return Path(source).expanduser()
 
 
 def _read_csv_file(path: Path, source: str) -> list[Row]:

@@ -51,11 +51,23 @@ def read_rows(source: str, split: str | None = None) -> list[Row]:
 def read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row], "HubSet | None"]]:
     """Each table of a source as (name for messages, rows, the set's entry in `KNOWN_SETS`). The tables of a folder are its
     files, which may have different columns."""
-    path = Path(source).expanduser()
-    if path.exists():
-        for file in find_files(path, split) if path.is_dir() else [path]:
+    found = locate(source)
+    if isinstance(found, Path):
+        for file in find_files(found, split) if found.is_dir() else [found]:
             yield f"data file {file}", read_file(file), None
         return
+    yield f"data set {found.name}", load_hub_rows(found, split), KNOWN_SETS.get(found.name)
+
+
+def locate(source: str) -> "Path | HubName":
+    """The file or folder that a source names, which is there; or its name on the hub, which is not asked.
+
+    Raises:
+        UserError: it is neither.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
     if source.startswith(("http://", "https://")):
         raise UserError(f"data source {source!r} is an address; download the file and give its path")
     if path.suffix.lower() in SUFFIXES or source.startswith((".", "/", "~")):
@@ -67,7 +79,7 @@ def read_tables(source: str, split: str | None) -> Iterator[tuple[str, list[Row]
             f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
             f"{did_you_mean(source, GENERATED) or suggest_hub_name(source)}"
         )
-    yield f"data set {hub.name}", load_hub_rows(hub, split), KNOWN_SETS.get(hub.name)
+    return hub
 
 
 # Files and folders.

@@ -4,7 +4,6 @@ The maker produces it, the loop keeps it in an `ExperienceBuffer`, and the updat
 ragged until a micro-batch is made of them, which is padded to its own longest only.
 """
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlvr.boost.process import Replica, group_device
+from rlvr.boost.tensor_files import from_bytes, to_bytes
 from rlvr.core.masked import whiten
 from rlvr.core.seeding import derive_seed
 
@@ -94,14 +94,11 @@ def pool(items: Sequence[Experience], replica: Replica, group_size: int = 1) -> 
 
 
 def _save(items: Sequence[Experience]) -> bytes:
-    # Tensors only, so that reading needs no pickled code (`weights_only`).
-    stream = io.BytesIO()
-    torch.save([{name: tensor.cpu() for name, tensor in item.tensors().items()} for item in items], stream)
-    return stream.getvalue()
+    return to_bytes([item.tensors() for item in items])
 
 
 def _load(data: bytes) -> list[Experience]:
-    return [Experience(**tensors) for tensors in torch.load(io.BytesIO(data), weights_only=True)]
+    return [Experience(**tensors) for tensors in from_bytes(data)]
 
 
 def _gather(data: bytes, group: dist.ProcessGroup) -> list[bytes]:

@@ -165,7 +165,8 @@ def role_memory(
     """Bytes that the plugin holds of a role with `count` weights of its own, of which `learned` learn."""
     plugin = parallel.plugin
     if plugin == "ddp":  # its buckets are a second copy of the gradients
-        return RoleMemory(name, count, FLOAT32 * count, 2 * FLOAT32 * learned, ADAM * learned)
+        copies = 2 if _has_buckets(parallel, world_size) else 1
+        return RoleMemory(name, count, FLOAT32 * count, copies * FLOAT32 * learned, ADAM * learned)
     working = FLOAT32 if precision == "fp32" else BFLOAT16
     share = learned // world_size
     if plugin == "fsdp":  # whole gradients add up over micro-batches before they are cut
@@ -199,20 +200,22 @@ def _hybrid_memory(
     kept = own // max(1, world_size // cut) if parallel.zero_stage else own  # ZeRO divides it among the replicas
     masters = FLOAT32 * kept if working < FLOAT32 else 0
     gradients = (working + (FLOAT32 if working < FLOAT32 else 0)) * own
-    if _has_buckets(parallel):
+    if _has_buckets(parallel, world_size):
         gradients *= 2
     return RoleMemory(
         name, count, working * count // cut, gradients, 0 if parallel.zero_cpu_offload else ADAM * kept + masters
     )
 
 
-def _bucket_bytes(role: RoleMemory, parallel: ParallelConfig) -> int:
+def _bucket_bytes(role: RoleMemory, parallel: ParallelConfig, world_size: int) -> int:
     """Bytes of DDP's buckets, which stay when the gradients are gone."""
-    return role.gradients // 2 if _has_buckets(parallel) else 0
+    return role.gradients // 2 if _has_buckets(parallel, world_size) else 0
 
 
-def _has_buckets(parallel: ParallelConfig) -> bool:
-    return parallel.plugin == "ddp" or (parallel.plugin == "3d" and parallel.pp == 1 and not parallel.zero_stage)
+def _has_buckets(parallel: ParallelConfig, world_size: int) -> bool:
+    if parallel.plugin == "ddp":
+        return world_size > 1
+    return parallel.plugin == "3d" and parallel.pp == 1 and not parallel.zero_stage
 
 
 # The phases: what comes and goes while one role or another works.
@@ -224,15 +227,17 @@ def _phases(case: _Case, roles: list[RoleMemory], models: dict[str, Footprint]) 
     away = case.on_gpu and config.train.offload_inference_models
     elsewhere = 0 if away else frozen
     at_rest = sum(role.parameters + role.optimizer for role in roles if role.name not in FROZEN)
-    at_rest += sum(_bucket_bytes(role, config.parallel) for role in roles)
+    at_rest += sum(_bucket_bytes(role, config.parallel, case.world_size) for role in roles)
     phases = [
         Phase("rollout", at_rest + elsewhere, _rollout(case, roles[0], models["actor"])),
         Phase("scoring", at_rest + frozen, _scoring(case, roles, models)),
     ]
     for role in roles:
         if role.name not in FROZEN:
-            held = at_rest - _bucket_bytes(role, config.parallel) + role.gradients + elsewhere
-            phases.append(Phase(f"learning ({role.name})", held, _learning(case, role.name, models[role.name])))
+            passing = _learning(case, role.name, models[role.name])
+            gradients = _gradients_beside(role, passing, case.config, case.world_size)
+            held = at_rest - _bucket_bytes(role, config.parallel, case.world_size) + gradients + elsewhere
+            phases.append(Phase(f"learning ({role.name})", held, passing))
     return tuple(phases)
 
 
@@ -276,6 +281,21 @@ def _learning(case: _Case, role: str, model: Footprint) -> dict[str, int]:
     return passing | (_head_learning(model, case.chunk(rows), case.on_gpu) if role == "actor" else {})
 
 
+def _gradients_beside(role: RoleMemory, passing: dict[str, int], config: "Config | AnyConfig", world_size: int) -> int:
+    """Bytes of gradients that exist at the peak of a pass. In the first pass of an optimizer step they come as activations go,
+    and where it is the only one, they are never there at once; plugins that cut gradients are taken to hold all."""
+    t, buckets = config.train, _bucket_bytes(role, config.parallel, world_size)
+    items = -(-t.train_batch_size * t.accumulation_steps * config.parallel.replica_size // world_size)
+    rows = (
+        micro_batch_rows(config, world_size, row_tokens(config))
+        if isinstance(config, Config)
+        else rows_of_a_pass(config, world_size)
+    )
+    if config.parallel.plugin != "ddp" or items > rows:
+        return role.gradients
+    return buckets + max(0, role.gradients - buckets - passing["activations"])
+
+
 def micro_batch_rows(config: Config, world_size: int, tokens: int) -> int:
     """Most rows of one forward and backward pass in one process, at this many tokens each."""
     t = config.train
@@ -316,8 +336,14 @@ def rows_of_a_pass(config: AnyConfig, world_size: int) -> int:
     """Most rows (pairs, for a reward model) of one forward and backward pass in one process."""
     t = config.train
     rows = max(1, t.train_batch_size // world_size)
-    longest = config.data.max_length * _sequences_of_a_row(config)
-    return rows if t.micro_batch_tokens is None else max(1, min(rows, t.micro_batch_tokens // longest))
+    return rows if t.micro_batch_tokens is None else max(1, min(rows, t.micro_batch_tokens // row_tokens(config)))
+
+
+def row_tokens(config: Config | AnyConfig) -> int:
+    """Most tokens of a row, which is never cut: a response with its prompt, an example, or a pair."""
+    if isinstance(config, Config):
+        return config.rollout.max_length
+    return config.data.max_length * _sequences_of_a_row(config)
 
 
 def _sequences_of_a_row(config: AnyConfig) -> int:
@@ -354,6 +380,9 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
     if is_sft:
         evaluating["logits"] = LOGITS_FORWARD * _logits_at_once(chunk * model.vocabulary, on_gpu) * FLOAT32
         learning |= _head_learning(model, chunk, on_gpu)
-    at_rest = role.parameters + role.optimizer + _bucket_bytes(role, config.parallel)
-    phases = (Phase("evaluating", at_rest, evaluating), Phase("learning", role.total, learning))
+    models = role.parameters + role.optimizer
+    phases = (
+        Phase("evaluating", models + _bucket_bytes(role, config.parallel, world_size), evaluating),
+        Phase("learning", models + _gradients_beside(role, learning, config, world_size), learning),
+    )
     return Estimate((role,), phases)

@@ -22,6 +22,7 @@ from rlvr.boost.frozen import Precision
 from rlvr.errors import UserError
 from rlvr.models import attention
 from rlvr.models.backbone import DTYPE_ARGUMENT
+from rlvr.models.lean_layers import make_lean
 from rlvr.models.loading import TINY, resolve_source
 from rlvr.models.lora_config import LoraSettings, import_peft
 from rlvr.models.tiny import build_tiny_tokenizer, tiny_config
@@ -53,6 +54,7 @@ class Footprint:
             if lora is not None:
                 peft = import_peft()
                 peft.inject_adapter_in_model(peft.LoraConfig(**lora.arguments()), self.model)
+        make_lean(self.model)
         with self._mode:
             _onto_cpu(self.model)
         self.config = self.model.config.get_text_config()

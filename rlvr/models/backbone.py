@@ -12,6 +12,7 @@ from packaging.version import Version
 from torch import Tensor, nn
 
 from rlvr.models.batch import SequenceBatch
+from rlvr.models.lean_layers import make_lean
 from rlvr.models.padding_free import has_much_padding, padding_free_hidden_states
 
 # transformers renamed the argument of `from_pretrained`, and before the new name was known it was silently dropped.
@@ -82,8 +83,9 @@ def disable_dropout(model: nn.Module) -> None:
 
 
 def prepare(model: Any, grad_checkpoint: bool) -> Any:
-    """Dropout off; gradient checkpointing on if asked. Returns the model."""
+    """Dropout off, lean layers, gradient checkpointing on if asked. Returns the model."""
     disable_dropout(model)
+    make_lean(model)
     if grad_checkpoint:
         # Not reentrant: the reentrant kind gives no gradients where no input needs one, as under LoRA.
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

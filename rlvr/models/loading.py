@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+from packaging.version import Version
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -28,6 +30,9 @@ from rlvr.models.backbone import DTYPE_ARGUMENT
 from rlvr.models.lora_config import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.saved import trained_actor
 
+UNPICKLES_CODE = Version(torch.__version__) < Version("2.6")
+"""Before torch 2.6, `torch.load(weights_only=True)` can be made to run code (CVE-2025-32434): then models are read from safetensors
+alone."""
 TINY = "tiny"
 SMOLLM2 = "smollm2-135m"
 
@@ -86,15 +91,35 @@ def _without_bars() -> Iterator[None]:
 
 def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
     source = resolve_source(name)
+    if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
+        arguments["use_safetensors"] = True
     try:
         with _without_bars():
             return loader(source.path, **source.arguments, **arguments)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
+        if "use_safetensors" in arguments:
+            reason += f" (With torch {torch.__version__} only safetensors are read: other files could run code. `pip install 'torch>=2.6'`.)"
+        if newer := _newer_transformers(Path(source.path)):
+            raise UserError(f"can't load the {what} {name!r}: {newer}") from None
         raise UserError(
             f"can't load the {what} {name!r}: {reason} Give `{TINY}`, `{SMOLLM2}`, a folder that save_pretrained wrote, "
             "or a hub name (which needs the network or a filled cache)."
         ) from None
+
+
+def _newer_transformers(folder: Path) -> str | None:
+    """What to do where a model was saved by a later major version of transformers, which earlier ones can't read."""
+    try:
+        saved = Version(json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"])
+    except (OSError, ValueError, KeyError, TypeError):  # no folder, or nothing that says so
+        return None
+    if saved.major <= Version(transformers.__version__).major:
+        return None
+    return (
+        f"it was saved by transformers {saved}, and here is {transformers.__version__}: pip install 'transformers>={saved.major}' (with "
+        "`uv sync` that is so), or train and use it with one installation"
+    )
 
 
 def _base_of(name: str) -> str | None:

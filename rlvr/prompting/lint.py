@@ -7,7 +7,7 @@ and yet never stop, lose its tags in decoding, or pay nothing for a right answer
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlvr.errors import UserError
+from rlvr.errors import UserError, listed
 from rlvr.prompting.conversation import Conversation
 
 # Texts that no template contains and that tokenize without surprises.
@@ -19,6 +19,13 @@ REWARD = "gsm8k_reward_fn"
 TRUNCATION = "prompt truncation keeps the generation header"
 # A model can still learn with these unmet.
 HARMLESS = ("the prompt tells the model of the format", "the prompt begins with at most one start token")
+# They matter only to rewards that read the tags.
+OF_TAGS = (
+    HARMLESS[0],
+    "a response in the format ends once, at its end",
+    "the tags survive tokenisation",
+    "a right answer in the format scores 1",
+)
 
 
 @dataclass(frozen=True)
@@ -38,14 +45,16 @@ def check_template(conversation: Conversation) -> list[Check]:
         ("the prompt ends where the assistant's turn begins", _generation_header),
         (TRUNCATION, _truncation),
         ("the stop ids end the assistant's turn", _stop),
-        ("a response in the format ends once, at its end", _single_stop),
-        ("the tags survive tokenisation", _tags),
-        ("a right answer in the format scores 1", _reward),
+        (OF_TAGS[1], _single_stop),
+        (OF_TAGS[2], _tags),
+        (OF_TAGS[3], _reward),
     ]
     return [Check(name, *check(conversation)) for name, check in checks]
 
 
-def require_template(conversation: Conversation, name: str, *, stop: bool = True, truncates: bool = False) -> list[str]:
+def require_template(
+    conversation: Conversation, name: str, *, stop: bool = True, truncates: bool = False, reads_tags: bool = True
+) -> list[str]:
     """Check a template before training with it. Returns the faults that still let a model learn.
 
     Args:
@@ -53,12 +62,14 @@ def require_template(conversation: Conversation, name: str, *, stop: bool = True
         name: of the template, for messages.
         stop: raise if training would learn nothing; otherwise such faults are returned, too.
         truncates: prompts may be cut; otherwise truncation is not checked.
+        reads_tags: a reward reads the tags of responses; otherwise they are not checked.
 
     Raises:
         UserError: responses would never end, lose their tags, or not be paid when right.
     """
     failed = [check for check in check_template(conversation) if not check.ok]
     failed = [check for check in failed if truncates or check.name != TRUNCATION]
+    failed = [check for check in failed if reads_tags or check.name not in OF_TAGS]
     ruinous = [check for check in failed if stop and check.name not in HARMLESS]
     if ruinous:
         what = "; ".join(f"{check.name}: no, {check.detail}" for check in ruinous)
@@ -67,7 +78,9 @@ def require_template(conversation: Conversation, name: str, *, stop: bool = True
             "Take another (`rlvr template list`), mend it (`rlvr template check`), or go on all the same with "
             "--template_check warn"
         )
-    return [f"template {name!r}: {check.name}: no, {check.detail}" for check in failed]
+    unread = conversation.template.unread
+    noted = [f"template {name!r}: the keys {listed(unread)} are not read"] if unread else []
+    return noted + [f"template {name!r}: {check.name}: no, {check.detail}" for check in failed]
 
 
 def _system_message(conversation: Conversation) -> tuple[bool, str]:

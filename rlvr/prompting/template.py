@@ -6,14 +6,18 @@ The keys of `templates/*.json`:
 - `system_message`: what tells the model of the response format (null or "": none);
 - `stop_ids`: token ids or token strings that end a response; null: the tokenizer's end token;
 - `response_format_tags`: `think_start`, `think_end`, `answer_start`, `answer_end`, each with `text` and
-  `num_occur`, how often a response holds it (0: the prompt already ends in it, as DeepSeek-R1's does in `<think>`);
+  `num_occur`, how often a response holds it (0: the prompt already ends in it, as DeepSeek-R1's does in `<think>`); without this key,
+  `<think>`, `</think>`, `<answer>`, `</answer>`, each once (optional);
 - `stop_strings`: texts that end a response (optional);
 - `end_of_assistant`: text that closes the assistant's turn; null: that of the first stop id (optional);
 - `description`: one line for people (optional).
+
+Other keys, such as those of ColossalChat's files that we have no use for, are not read, and named where the template is used; one that
+looks like a misspelt key is refused.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +26,10 @@ from rewards.tags import NAMES as TAG_NAMES
 from rewards.tags import Tags
 from rlvr.errors import UserError, did_you_mean, listed
 
-_REQUIRED = ("chat_template", "system_message", "stop_ids", "response_format_tags")
-_OPTIONAL = ("stop_strings", "end_of_assistant", "description")
+_REQUIRED = ("chat_template", "system_message", "stop_ids")
+_OPTIONAL = ("response_format_tags", "stop_strings", "end_of_assistant", "description")
+AS_IS = "as_is"
+"""Shipped template that leaves prompts as they are."""
 
 
 def template_dir() -> Path:
@@ -46,7 +52,8 @@ class ConversationTemplate:
         chat_template: jinja text, the name or path of a tokenizer, or None (the tokenizer's own).
         system_message: "" = none.
         stop_ids: token ids and token strings; None = the tokenizer's end token.
-        tags: the key `response_format_tags`.
+        tags: the key `response_format_tags`, or the usual ones.
+        unread: keys of the file that mean nothing to us.
     """
 
     source: str
@@ -57,6 +64,7 @@ class ConversationTemplate:
     stop_strings: tuple[str, ...] = ()
     end_of_assistant: str | None = None
     description: str = ""
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, name_or_path: str) -> "ConversationTemplate":
@@ -100,6 +108,7 @@ class ConversationTemplate:
             stop_strings=check.stop_strings(),
             end_of_assistant=check.text("end_of_assistant", "text or null", empty=False),
             description=check.text("description", "text") or "",
+            unread=check.unread,
         )
 
     def to_config(self) -> dict[str, Any]:
@@ -123,7 +132,9 @@ class _Keys:
         if not isinstance(config, Mapping):
             raise UserError(f"{self._where()}: must hold a JSON object, not {_kind(config)}")
         self.config = config
-        self._refuse_unknown(config, None, (*_REQUIRED, *_OPTIONAL))
+        known = (*_REQUIRED, *_OPTIONAL)
+        self.unread = tuple(str(key) for key in config if key not in known)
+        self._refuse_unknown([key for key in self.unread if did_you_mean(key, known)], None, known)
         if missing := [key for key in _REQUIRED if key not in config]:
             raise UserError(f"{self._where()}: missing key {listed(map(repr, missing))}; required: {listed(_REQUIRED)}")
 
@@ -167,6 +178,8 @@ class _Keys:
 
     def tags(self) -> Tags:
         key = "response_format_tags"
+        if key not in self.config:
+            return Tags.default()
         value = self.config[key]
         if isinstance(value, Mapping):
             self._refuse_unknown(value, key, TAG_NAMES)
@@ -178,7 +191,7 @@ class _Keys:
         except UserError as error:
             raise UserError(f"{self._where()}: {error}") from None
 
-    def _refuse_unknown(self, found: Mapping[str, Any], key: str | None, known: Sequence[str]) -> None:
+    def _refuse_unknown(self, found: Iterable[str], key: str | None, known: Sequence[str]) -> None:
         for name in found:
             if name not in known:
                 raise UserError(

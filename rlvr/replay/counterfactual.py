@@ -40,6 +40,9 @@ CHANGEABLE_IN_TRAINING = (
     "num_update_steps", "train_batch_size", "accumulation_steps", "sample_buffer", "critic_steps", "grad_clip", "micro_batch_tokens",
 )  # fmt: skip
 
+AFTER_A_STEP = ("reference_reset_interval", "reference_mix")
+"""Settings of these sections that have their effect when a step is over."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -116,9 +119,9 @@ def check_changes(config: Config, changed: Config) -> None:
     """Raise `UserError` for a change that would have no effect on a step whose responses are there, or need other ones."""
     for section in (field.name for field in fields(config)):
         before, after = getattr(config, section), getattr(changed, section)
-        allowed = CHANGEABLE_IN_TRAINING if section == "train" else None
         for name in (field.name for field in fields(before)):
-            if getattr(before, name) == getattr(after, name) or section in CHANGEABLE or name in (allowed or ()):
+            can = section in CHANGEABLE or (section == "train" and name in CHANGEABLE_IN_TRAINING)
+            if getattr(before, name) == getattr(after, name) or (can and name not in AFTER_A_STEP):
                 continue
             raise UserError(
                 f"--{name} can't be changed for a step whose responses are there: give settings of the loss, the advantages or the "

@@ -7,9 +7,11 @@ Ray cluster. The single parts are made in `rlvr.run.parts`; the steps of trainin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from rich.markup import escape
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.plugins import resolve_precision
@@ -114,7 +116,8 @@ def assemble(config: Config, session: Session, plan: BatchPlan, host: Host) -> R
     m = config.model
     resolve_source(m.pretrain)  # builds the built-in model with its own progress bar
     tokenizer = load_tokenizer(m.tokenizer_dir or m.pretrain, m.trust_remote_code)
-    conversation = Conversation(choose_template(config.template.conversation_template_config, tokenizer), tokenizer)
+    conversation = Conversation(choose_template(build.template_name(config), tokenizer), tokenizer)
+    session.say(f"[dim]template: {escape(Path(conversation.template.source).name)}[/]")
     host.begin(tokenizer, conversation)
     prompts = build.make_prompts(config, conversation)
     for note in prompts.notes:
@@ -155,7 +158,7 @@ def train(config: Config, session: Session, plan: BatchPlan, host: Host) -> None
     kinds += ["adapter"] if trainer.learner.has_adapter else []
     roles = ["actor", "critic"] if trainer.learner.has_critic else ["actor"]
     saved = [f"{session.folder}/{role}/{kind}" for role in roles for kind in kinds]
-    session.say("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"]))
+    session.say(escape("saved: " + ", ".join([*saved, f"{session.folder}/metrics.jsonl"])))
     session.finish(config)
 
 

@@ -4,6 +4,8 @@
 know nothing of them.
 """
 
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rlvr.boost.health import Work, present_work, report_progress
 from rlvr.memory.usage import readable
 from rlvr.tracking.samples import tracked_samples
 from rlvr.tracking.tracker import Tracker, append_json
@@ -42,6 +45,47 @@ def make_bar(console: Console, live: bool) -> Progress:
     )
 
 
+LINE_EVERY_S = 30.0
+"""Seconds between two lines that say how far a phase is, where there is no bar."""
+
+
+class Heartbeat:
+    """Says every `LINE_EVERY_S` seconds what is going on, where no bar can: the output is no terminal.
+
+    In a thread of its own, so that it speaks in the middle of one long generation, pass or step too.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin, unless the console shows bars, or nothing at all."""
+        if not self.console.is_terminal and not self.console.quiet:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """No line comes after this."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(LINE_EVERY_S):
+            self.console.print(work_line(present_work(), time.time()), highlight=False, soft_wrap=True)
+
+
+def work_line(work: Work, now_s: float) -> str:
+    """A phase in one line: how far it is, at which rate, and the time left of what is counted."""
+    line = f"    {work.phase}"
+    spent = now_s - work.counted_since_s
+    if work.done and spent > 0:
+        rate = work.done / spent
+        line += f" {work.done}/{work.total}, {rate:.3g} a second, about {(work.total - work.done) / rate:.0f} s left"
+    return f"{line} ({now_s - work.since_s:.0f} s so far)"
+
+
 # PPO and its relatives.
 
 
@@ -64,9 +108,11 @@ class ConsoleView(Callback):
         self._name = "evaluating"
         self._progress = make_bar(console, live)
         self._task = self._progress.add_task("starting", total=None)
+        self._heartbeat = Heartbeat(console)
 
     def on_fit_start(self, trainer: Any) -> None:
         self._progress.start()
+        self._heartbeat.start()
         steps = trainer.plan.num_episodes
         self._progress.update(self._task, total=steps, completed=trainer.progress.episode, description="evaluating")
 
@@ -76,6 +122,7 @@ class ConsoleView(Callback):
     def close(self) -> None:
         """Take the bar away; also when the run ends by an error."""
         self._progress.stop()
+        self._heartbeat.stop()
 
     def on_episode_start(self, trainer: Any, episode: int) -> None:
         self._phase("rollout")
@@ -96,7 +143,7 @@ class ConsoleView(Callback):
         self._phase("evaluating")
 
     def on_evaluate_end(self, trainer: Any, metrics: Mapping[str, float]) -> None:
-        for line in evaluation_lines(metrics, trainer.progress.episode):
+        for line in evaluation_lines(metrics, trainer.progress.episode, trainer.config.eval.eval_temperature):
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Mapping[str, float]) -> None:
@@ -115,6 +162,7 @@ class ConsoleView(Callback):
 
     def on_generated(self, finished: int, total: int, tokens: int) -> None:
         """Show the progress of a generation; the engine calls it now and then."""
+        report_progress(finished, total)
         self._progress.update(self._task, description=f"{self._name} {finished}/{total}, {tokens:,} tokens")
 
     def _phase(self, name: str) -> None:
@@ -138,7 +186,7 @@ class ConsoleView(Callback):
                 append_json(self.samples_path, row)
             if index < SAMPLES_SHOWN:
                 self.console.print(
-                    f"    [dim]{escape(_short(sample.prompt))}[/] {escape(_short(sample.response))} "
+                    f"    [dim]{escape(_short(sample.question or sample.prompt))}[/] {escape(_short(sample.response))} "
                     f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
                     highlight=False,
                     soft_wrap=True,
@@ -154,8 +202,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def evaluation_lines(metrics: Mapping[str, float], episodes: int) -> Iterator[str]:
-    """Held-out accuracy over all data sets, then of each by itself if there are several."""
+def evaluation_lines(metrics: Mapping[str, float], episodes: int, temperature: float) -> Iterator[str]:
+    """Held-out accuracy over all data sets, then of each by itself if there are several, and how it was sampled."""
     prefixes = [name.removesuffix("/accuracy") for name in metrics if name.endswith("/accuracy")]
     for prefix in sorted(prefixes, key=len):
         of_it = {name.removeprefix(f"{prefix}/"): v for name, v in metrics.items() if name.startswith(f"{prefix}/")}
@@ -165,7 +213,8 @@ def evaluation_lines(metrics: Mapping[str, float], episodes: int) -> Iterator[st
             if prefix == "eval"
             else f"    {name} {of_it['accuracy']:.1%}"
         )
-        parts = (
+        parts = [f"temperature {temperature:g}" if temperature else "greedy"]
+        parts += (
             [f"95 %: {of_it['accuracy_low']:.1%} to {of_it['accuracy_high']:.1%}"] if "accuracy_low" in of_it else []
         )
         parts += [f"{k.replace('_at_', '@')} {of_it[k]:.1%}" for k in _largest_k(of_it)]
@@ -229,9 +278,11 @@ class SupervisedView(Callback):
         self.console = console
         self._bar = make_bar(console, live)
         self._task = self._bar.add_task("evaluating", total=None)
+        self._heartbeat = Heartbeat(console)
 
     def on_fit_start(self, trainer: Any) -> None:
         self._bar.start()
+        self._heartbeat.start()
         self._bar.update(self._task, total=trainer.total_steps, completed=trainer.progress.optimizer_steps)
 
     def on_fit_end(self, trainer: Any) -> None:
@@ -240,6 +291,7 @@ class SupervisedView(Callback):
     def close(self) -> None:
         """Take the bar away; also when the run ends by an error."""
         self._bar.stop()
+        self._heartbeat.stop()
 
     def on_step_end(self, trainer: Any) -> None:
         self._bar.update(self._task, completed=trainer.progress.optimizer_steps, description="learning")
@@ -250,6 +302,7 @@ class SupervisedView(Callback):
 
     def on_evaluate_pass(self, trainer: Any, done: int, passes: int) -> None:
         self._bar.update(self._task, description=f"evaluating {done}/{passes}")
+        report_progress(done, passes)
 
     def on_evaluate_end(self, trainer: Any, metrics: Mapping[str, float]) -> None:
         self._print(f"[bold]held out:[/] {_line(_HELD_OUT, metrics)} after {trainer.progress.optimizer_steps} steps")

@@ -11,7 +11,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -27,6 +27,7 @@ from rlvr.checkpoint.hub import Part, upload
 from rlvr.checkpoint.storage import Choice, clear_up, list_checkpoints, newest_whole
 from rlvr.config import CheckpointConfig, to_dict
 from rlvr.config.catalog import values_of
+from rlvr.config.fields import FREE
 from rlvr.config.layers import AnyConfig
 from rlvr.config.secrets import redacted
 from rlvr.errors import UserError
@@ -42,6 +43,11 @@ PREDECESSOR_S = 15.0
 def choose_folder(config: CheckpointConfig) -> Path:
     """`--save_path`, or a new folder under runs/ named by the time."""
     return Path(config.save_path or f"runs/{datetime.now():%Y%m%d-%H%M%S}")
+
+
+LOCK, HOLDER = ".lock", ".holder.json"
+_BEFORE_TRAINING = {LOCK, HOLDER, "config.yaml", "environment.json"}
+"""Files that a run writes before it loads anything."""
 
 
 class RunLock:
@@ -60,8 +66,8 @@ class RunLock:
     """
 
     def __init__(self, folder: Path, wait_s: float = 0.0) -> None:
-        self._holder = folder / ".holder.json"
-        self._lock = FileLock(folder / ".lock", thread_local=False)
+        self._holder = folder / HOLDER
+        self._lock = FileLock(folder / LOCK, thread_local=False)
         try:
             self._lock.acquire(timeout=wait_s)
         except Timeout:
@@ -93,19 +99,37 @@ class OpenedFolder:
         path: the same in all processes.
         checkpoint: the one to go on from; None = start at the beginning.
         lock: held in the process that writes; None in the others.
+        made: the folders that were made for this run, the innermost first; empty in processes that do not write.
     """
 
     path: Path
     checkpoint: Path | None
     lock: RunLock | None
+    made: tuple[Path, ...] = ()
 
-    def close(self) -> None:
-        """Let others write there."""
-        if self.lock is not None:
-            self.lock.release()
+    def close(self, failed: bool = False) -> None:
+        """Let others write there. If the run `failed` before it had anything to keep, leave no new folder behind."""
+        if self.lock is None:
+            return
+        self.lock.release()
+        if failed and self.made and {path.name for path in self.path.iterdir()} <= _BEFORE_TRAINING:
+            for path in self.path.iterdir():
+                path.unlink()
+            with suppress(OSError):  # something else has come there since
+                for folder in self.made:
+                    folder.rmdir()
 
 
-def prepare_folder(folder: Path, resume: bool) -> tuple[RunLock, Choice]:
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare_folder` found: the lock, which is held, the checkpoint to resume from, and the folders that it made."""
+
+    lock: RunLock
+    choice: Choice
+    made: tuple[Path, ...]
+
+
+def prepare_folder(folder: Path, resume: bool) -> Prepared:
     """Make the folder, take its lock, and find the checkpoint to resume from, if there is one.
 
     Raises:
@@ -113,6 +137,7 @@ def prepare_folder(folder: Path, resume: bool) -> tuple[RunLock, Choice]:
             its checkpoints are damaged.
     """
     with ExitStack() as unless_ready:
+        made = tuple(path for path in (folder, *folder.parents) if not path.exists())
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = RunLock(folder, PREDECESSOR_S if resume else 0.0)  # writes: better now than at the first checkpoint
@@ -122,7 +147,7 @@ def prepare_folder(folder: Path, resume: bool) -> tuple[RunLock, Choice]:
         except OSError as error:
             raise UserError(f"--save_path {folder} can't be written: {error.strerror}; give another") from None
         unless_ready.pop_all()
-        return lock, choice
+        return Prepared(lock, choice, made)
 
 
 def _choose_checkpoint(folder: Path, resume: bool) -> Choice:
@@ -145,10 +170,11 @@ def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], N
     """
     # Rank 0 chooses: the name may hold the time, which differs between processes.
     folder = Path(gather_json(str(choose_folder(config)))[0])
-    lock, choice, problem = None, Choice(None), None
+    prepared, choice, problem = None, Choice(None), None
     if is_main:
         try:
-            lock, choice = prepare_folder(folder, config.resume)
+            prepared = prepare_folder(folder, config.resume)
+            choice = prepared.choice
         except UserError as error:
             problem = str(error)
     # Its error is raised in every process, or the others would wait for it.
@@ -157,7 +183,10 @@ def open_folder(config: CheckpointConfig, is_main: bool, warn: Callable[[str], N
         raise UserError(problem)
     for text in choice.warnings:
         warn(text)
-    return OpenedFolder(folder, Path(shared) if shared else None, lock)
+    checkpoint = Path(shared) if shared else None
+    if prepared is None:
+        return OpenedFolder(folder, checkpoint, None)
+    return OpenedFolder(folder, checkpoint, prepared.lock, prepared.made)
 
 
 def write_config(config: Any, folder: Path) -> None:
@@ -189,7 +218,7 @@ def run_state(config: AnyConfig) -> dict[str, Any]:
     """The settings that all sessions of a run must share: all but secrets, and those whose fields are marked free on resume."""
     tree = redacted(to_dict(config))
     for flag, _ in values_of(config):
-        if flag.free_on_resume:
+        if flag.on_resume is FREE:
             del tree[flag.section][flag.name]
     return tree
 

@@ -6,6 +6,7 @@ their own, by the same functions.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,13 +18,13 @@ from rlvr.boost.consistency import digest, function_digest
 from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
-from rlvr.config import Config, DataConfig, trains_on_generated
-from rlvr.config.reward_options import function_names
+from rlvr.config import Config, trains_on_generated
+from rlvr.config.reward_options import function_names, reads_tags
 from rlvr.core.advantages import get_estimator
-from rlvr.data.problems import Problem, with_good_golds
+from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
-from rlvr.data.readers import read_problems, read_prompt_csv
-from rlvr.data.supervised import SupervisedLoader
+from rlvr.data.readers import draw_sample, read_training_problems
+from rlvr.data.supervised import SupervisedLoader, hold_out
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
 from rlvr.evaluation.prompts import EvalDataSettings, EvalPrompt, read_eval_prompts, short_dataset_names
@@ -36,10 +37,14 @@ from rlvr.models.lora_config import LoraSettings, is_adapter
 from rlvr.models.value_head import has_head
 from rlvr.prompting.conversation import Conversation
 from rlvr.prompting.lint import require_template
+from rlvr.prompting.template import AS_IS
 from rlvr.rollout.engine import Engine, Sampling
 from rlvr.run.folder import run_state
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
+
+HELD_OUT = "held_out"
+"""Name of the data set that `--eval_share` makes."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,13 @@ class Prompts:
         return fingerprint(asked.prompt for asked in self.test)
 
 
+def template_name(config: Config) -> str:
+    """The template that was named; prompts of `--prompt_csv_url` stay as they are unless a reward reads the format."""
+    name = config.template.conversation_template_config
+    plain = name == "auto" and config.data.prompt_csv_url is not None and not reads_tags(config)
+    return AS_IS if plain else name
+
+
 def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     """Check the template; read, check and encode the problems.
 
@@ -70,9 +82,13 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     """
     t, cuts = config.template, config.data.overlong_prompts == "truncate"
     notes = require_template(
-        conversation, t.conversation_template_config, stop=t.template_check == "stop", truncates=cuts
+        conversation,
+        Path(conversation.template.source).name,
+        stop=t.template_check == "stop",
+        truncates=cuts,
+        reads_tags=reads_tags(config),
     )
-    problems = _read_training(config.data)
+    problems = read_training_problems(config.data)
     functions = [resolve(name) for name in function_names(config)]
     problems = with_good_golds(problems, notes, functions)
     limit = config.rollout.max_length - config.rollout.max_new_tokens
@@ -80,28 +96,30 @@ def make_prompts(config: Config, conversation: Conversation) -> Prompts:
     for count, what in ((train.dropped, "dropped"), (train.truncated, "cut")):
         if count:
             notes.append(f"{count} of {len(problems)} prompts {what}: longer than {limit} tokens")
-    return Prompts(list(train.prompts), _read_held_out(config, conversation, limit, notes), notes)
+    prompts, held_out = _hold_out(config, train.prompts)
+    return Prompts(prompts, held_out + _read_held_out(config, conversation, limit, notes), notes)
 
 
-def _read_training(data: DataConfig) -> list[Problem]:
-    if data.prompt_csv_url is None:
-        return read_problems(
-            data.prompt_dataset,
-            split="train",
-            question_column=data.question_column,
-            answer_column=data.answer_column,
-            limit=data.max_samples,
+def _hold_out(config: Config, prompts: Sequence[Prompt]) -> tuple[list[Prompt], list[EvalPrompt]]:
+    """What is left to train on, and `--eval_share` of the prompts to evaluate on."""
+    share, seed = config.data.eval_share, config.train.seed
+    if not share:
+        return list(prompts), []
+    rest, apart = hold_out(prompts, share, seed, lambda prompt: prompt.problem.question)
+    graded = [prompt for prompt in apart if prompt.problem.answer is not None]
+    if not graded:
+        raise UserError(
+            f"--eval_share {share}: none of the {len(apart)} problems that were held out has a right answer to compare with; name the "
+            "column that holds it (--answer_column NAME), or leave --eval_share out"
         )
-    question = data.question_column or "prompt"
-    return read_prompt_csv(
-        data.prompt_csv_url, question_column=question, answer_column=data.answer_column, limit=data.max_samples
-    )
+    return rest, [EvalPrompt(HELD_OUT, prompt) for prompt in draw_sample(graded, config.eval.eval_samples, seed)]
 
 
 def _read_held_out(config: Config, conversation: Conversation, limit: int, notes: list[str]) -> list[EvalPrompt]:
     """The prompts of all held-out data sets."""
     data, asked = config.data, list[EvalPrompt]()
-    sources = data.eval_datasets or (data.prompt_dataset if trains_on_generated(data) else [])
+    splits = data.prompt_dataset if trains_on_generated(data) and not data.eval_share else []
+    sources = data.eval_datasets or splits
     how = EvalDataSettings(
         "--eval_datasets",
         max_prompt_tokens=limit,

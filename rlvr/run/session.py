@@ -23,6 +23,7 @@ from rlvr.boost.process import ProcessInfo
 from rlvr.config import TINY_SETTINGS, Config, RewardTrainingConfig, SFTConfig, to_dict
 from rlvr.config.presets import Settings, find_preset
 from rlvr.config.secrets import redacted
+from rlvr.memory.limit import fit_memory
 from rlvr.models.loading import TINY
 from rlvr.run.folder import OpenedFolder, finish, open_folder, write_config, write_environment
 from rlvr.scorers.build import describe_rewards
@@ -97,17 +98,21 @@ class Session:
 
     @classmethod
     def open(cls, config: AnyConfig, process: ProcessInfo) -> "Session":
-        """Prepare the run's folder and write its settings there. Collective.
+        """Cut passes to `--memory_limit`, prepare the run's folder and write its settings there. Collective.
 
         Raises:
-            UserError: the folder can't be written, or holds another run.
+            UserError: the folder can't be written, or holds another run; or the run needs more memory than it may take.
         """
         console = Terminal(quiet=not process.is_main)
+        cut = fit_memory(config, process.world_size, process.device)
         opened = open_folder(config.ckpt, process.is_main, partial(_warn, console))
         if process.is_main:
             write_config(config, opened.path)
             write_environment(opened.path, process.device.type, process.world_size)
-        return cls(process, console, opened)
+        session = cls(process, console, opened)
+        if cut is not None:
+            session.note(cut)
+        return session
 
     @property
     def folder(self) -> Path:
@@ -122,12 +127,12 @@ class Session:
     def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.opened.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.opened.close(failed=kind is not None)
 
     def note(self, text: str) -> None:
         """Print a note that the user may want to know of."""
-        self.say(f"[yellow]note:[/] {text}")
+        self.say(f"[yellow]note:[/] {escape(text)}")
 
     def say(self, text: str) -> None:
         """Print a line; only its own markup is coloured."""
@@ -141,9 +146,9 @@ class Session:
         """
         if self.checkpoint is not None:
             trainer.load_checkpoint(self.checkpoint)
-            self.console.print(f"going on from {self.checkpoint} ({trainer.place})")
+            self.console.print(f"going on from {escape(str(self.checkpoint))} ({trainer.place})")
         elif resume:
-            self.console.print(f"no checkpoint under {self.folder} yet: starting from the beginning")
+            self.console.print(f"no checkpoint under {escape(str(self.folder))} yet: starting from the beginning")
         trainer.write_metrics(self.folder, resumed=self.checkpoint is not None)
 
     def track(self, trainer: BaseTrainer, config: AnyConfig) -> None:
@@ -173,13 +178,13 @@ def print_header(session: Session, config: Config, plan: BatchPlan, where: str) 
     """Print the plan of the run. `where` names machines, processes and precision."""
     sources = [redacted(config.data.prompt_csv_url)] if config.data.prompt_csv_url else config.data.prompt_dataset
     session.say(
-        f"[bold]rlvr[/]: {config.algo.estimator} on {', '.join(sources)} with {describe_rewards(config)}; "
-        f"model {config.model.pretrain}; {where}"
+        f"[bold]rlvr[/]: {config.algo.estimator} on {escape(', '.join(sources))} with {escape(describe_rewards(config))}; "
+        f"model {escape(config.model.pretrain)}; {where}"
     )
     t = config.train
     session.say(
         f"{plan.num_episodes} episodes x {plan.samples_per_episode} responses, {t.num_update_steps} pass(es) of "
-        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {session.folder}"
+        f"{plan.steps_per_epoch} optimizer steps: {plan.total_steps} steps in all; run folder {escape(str(session.folder))}"
     )
     tree = to_dict(config)
     if config.algo.preset:

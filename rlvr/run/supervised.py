@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.markup import escape
 from transformers import PreTrainedTokenizerBase
 
 from rlvr.boost.health import report_lost_processes
@@ -34,6 +35,7 @@ from rlvr.trainer.reward_model import RewardModelTrainer
 from rlvr.trainer.sft import SFTTrainer
 from rlvr.trainer.supervised import SupervisedTrainer, total_steps
 from rlvr.validate.lora import lora_settings
+from rlvr.validate.sources import check_sources
 from rlvr.validate.supervised import check_reward_training, check_sft
 
 AnyConfig = SFTConfig | RewardTrainingConfig
@@ -51,6 +53,7 @@ def train_sft(config: SFTConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_sft(config)
+    check_sources(config)
     with Session.open(config, join(config)) as session:
         run = _begin(config, session)
         model = _make_sft_model(config, run.lora)
@@ -74,6 +77,7 @@ def train_reward_model(config: RewardTrainingConfig) -> Path:
         Interrupted: after SIGINT or SIGTERM, with a checkpoint saved.
     """
     check_reward_training(config)
+    check_sources(config)
     with Session.open(config, join(config)) as session:
         run = _begin(config, session)
         model = _make_reward_model(config, run.tokenizer, run.lora)
@@ -161,10 +165,10 @@ def _make_trainer(
     precision = resolve_precision(config.parallel.mixed_precision, process.device)
     optimizer, schedule = make_optimizer(model.to(process.device), t, t.lr, steps, precision)
     session.say(
-        f"[bold]rlvr[/]: {len(data.train)} rows to learn from, {len(data.test)} held out; model {config.model.pretrain}; "
+        f"[bold]rlvr[/]: {len(data.train)} rows to learn from, {len(data.test)} held out; model {escape(config.model.pretrain)}; "
         f"{process.world_size} process(es) on {process.device.type}, {torch.get_num_threads()} thread(s) each, "
         f"{config.parallel.plugin}, {precision}\n{steps} optimizer steps of {t.train_batch_size * t.accumulation_steps} rows, "
-        f"learning rate {t.lr:g}; run folder {session.folder}"
+        f"learning rate {t.lr:g}; run folder {escape(str(session.folder))}"
     )
     digest = _hash(data.train)
     check_same_start({"rows": digest, "held out": _hash(data.test)}, {"model": model})
@@ -205,6 +209,6 @@ def _fit(run: _Run, config: AnyConfig, trainer: SupervisedTrainer[Any]) -> Path:
         for callback in trainer.callbacks:
             callback.close()
         trainer.tracker.close()
-    session.say(f"saved: {trainer.result}, {session.folder}/metrics.jsonl")
+    session.say(escape(f"saved: {trainer.result}, {session.folder}/metrics.jsonl"))
     session.finish(config)
     return session.folder

@@ -20,7 +20,7 @@ from rlvr.config.reward_options import (
     is_multi_objective,
     parse_env_config,
     parse_objectives,
-    parse_reward_options,
+    reward_options,
 )
 from rlvr.errors import UserError
 from rlvr.models.loading import load_tokenizer
@@ -81,7 +81,7 @@ def _make_scorer(
         tokenizer,
         conversation.tags,
         weights=r.reward_weights or None,
-        options=parse_reward_options(r.reward_options),
+        options=reward_options(config),
         aggregation=r.reward_aggregation,
         make_pool=partial(_make_pool, r) if r.reward_workers != 0 else None,
     )

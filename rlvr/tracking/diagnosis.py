@@ -69,6 +69,11 @@ def _lasts(rows: Rows, name: str, bad: Callable[[float], bool], count: int = PAT
     return len(newest) == count and all(name in row and bad(row[name]) for row in newest)
 
 
+def _from_the_start(rows: Rows, name: str, bad: Callable[[float], bool]) -> bool:
+    """As `_lasts`; at the beginning of a run, bad in every row so far is enough: a short run must not end without a word."""
+    return _lasts(rows, name, bad, min(PATIENCE, len(rows)))
+
+
 def _trend(rows: Rows, name: str) -> tuple[float, float] | None:
     """Means of a metric over the earlier and the newer half of the window; None where it is missing."""
     values = [row[name] for row in rows[-WINDOW:] if name in row and math.isfinite(row[name])]
@@ -79,12 +84,23 @@ def _trend(rows: Rows, name: str) -> tuple[float, float] | None:
 
 def _constant(rows: Rows) -> Iterator[Finding]:
     score = rows[-1].get("objective/scores", 0.0)
-    if score < 1 and _lasts(rows, "objective/scores_std", lambda s: s < 1e-6):
+    if score < 1 and _from_the_start(rows, "objective/scores_std", lambda s: s < 1e-6):
         yield Finding(
             "constant reward",
             f"every response gets the same reward ({score:g}), so there is nothing to learn from",
-            "look at samples.jsonl; easier problems, a format reward, or another template usually help",
+            "look at samples.jsonl; fine-tuning first (rlvr sft), easier problems, a format reward, or another template usually help",
             ("objective/scores", "objective/scores_std"),
+        )
+
+
+def _hardly_right(rows: Rows) -> Iterator[Finding]:
+    constant = rows[-1].get("objective/scores_std", 1.0) < 1e-6  # then that is said
+    if not constant and _lasts(rows, "outcome/correct", lambda share: share < 0.01):
+        yield Finding(
+            "hardly anything is right",
+            f"{rows[-1]['outcome/correct']:.1%} of responses are right, so there is next to nothing to learn from",
+            "fine-tune the model first (rlvr sft), take easier problems, or see whether the template suits it (rlvr template check)",
+            ("outcome/correct", "objective/scores"),
         )
 
 
@@ -122,9 +138,9 @@ def _timed_out(rows: Rows) -> Iterator[Finding]:
 
 
 def _truncated(rows: Rows) -> Iterator[Finding]:
-    if _lasts(rows, "response/truncated", lambda share: share > 0.95):
+    if _from_the_start(rows, "response/truncated", lambda share: share > 0.5):
         yield Finding(
-            "everything truncated",
+            "responses are cut",
             f"{rows[-1]['response/truncated']:.0%} of responses hit the length limit",
             "raise --max_new_tokens, or check the template's stop tokens (rlvr template check)",
             ("response/truncated", "response/length_tokens"),
@@ -271,6 +287,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
+    _constant, _hardly_right, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

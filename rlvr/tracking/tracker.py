@@ -113,7 +113,7 @@ class JsonlSink(Sink):
         self.found_through = -1
         path.parent.mkdir(parents=True, exist_ok=True)
         if keep_below is not None and path.exists():
-            rows = path.read_text().splitlines(keepends=True)
+            rows = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
             steps = [_step_of(row) for row in rows]
             self.found_through = max((int(step) for step in steps if math.isfinite(step)), default=-1)
             replace_text(path, "".join(row for row, step in zip(rows, steps, strict=True) if step < keep_below))
@@ -127,7 +127,7 @@ def _step_of(line: str) -> float:
     """The row's step; a line that a kill cut short counts as beyond any."""
     try:
         return json.loads(line)["step"]
-    except (json.JSONDecodeError, KeyError):
+    except (json.JSONDecodeError, KeyError, TypeError):
         return math.inf
 
 

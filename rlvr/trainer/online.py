@@ -13,6 +13,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from rlvr.checkpoint.storage import checkpoint_name
 from rlvr.config import Config, LogConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.kl import adapted_kl_coef
+from rlvr.data.batches import as_examples, as_prompts
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.experience.dynamic_sampling import collect_with_signal
@@ -229,7 +231,8 @@ class OnlineTrainer(BaseTrainer):
             num_episodes: iterations of collecting and learning.
             num_collect_steps: batches of prompts in each.
             num_update_steps: passes over the collected experience in each.
-            prompt_dataloader: yields this process's share of each batch of prompts; cycled when it ends.
+            prompt_dataloader: yields this process's share of each batch of prompts; cycled when it ends. A batch is a list of
+                `Prompt`s, or a dictionary of padded tensors as ColossalChat's loaders give it (`rlvr.data.batches`).
             pretrain_dataloader: yields batches for the ptx loss; cycled when it ends.
             log_dir: folder for TensorBoard, if given.
             use_wandb: log to Weights & Biases.
@@ -296,7 +299,8 @@ class OnlineTrainer(BaseTrainer):
         # Without places (the checkpoint is of another number of processes) they are left out of this pass over the data.
         self.unsampled = [prompt_dataloader.items[place] for place in self._unsampled]  # type: ignore[attr-defined]
         self._unsampled = ()
-        self._prompts, self._ptx = _cycle(prompt_dataloader), _cycle(pretrain_dataloader)
+        self._prompts = map(partial(as_prompts, tokenizer=self.tokenizer), _cycle(prompt_dataloader))
+        self._ptx = map(as_examples, _cycle(pretrain_dataloader))
 
     def _named_loaders(self) -> list[tuple[str, Any]]:
         return [("prompts", self.prompt_loader), ("pretrain", self.pretrain_loader)]

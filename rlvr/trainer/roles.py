@@ -147,7 +147,13 @@ def as_scorer(
 def make_sampling(
     tokenizer: PreTrainedTokenizerBase, conversation: Conversation | None, given: Mapping[str, Any]
 ) -> Sampling:
-    """Sampling settings from `generate_kwargs`; stops come from the template, or else are the tokenizer's end token."""
+    """Sampling settings from `generate_kwargs`, ColossalChat's among them; stops come from the template, or else are the tokenizer's
+    end token.
+
+    Raises:
+        UserError: an unknown name, or a value that PPO can't use.
+    """
+    given = _of_colossalchat(given)
     known = set(Sampling.__dataclass_fields__)
     if unknown := set(given) - known:
         raise UserError(f"unknown generation settings {sorted(unknown)}; known: {', '.join(sorted(known))}")
@@ -157,3 +163,20 @@ def make_sampling(
     else:
         stops = {"stop_ids": () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)}
     return Sampling(**{"max_new_tokens": 256, **stops, **given})
+
+
+def _of_colossalchat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that ColossalChat and transformers give these settings, as ours. What is always so here is checked and left out."""
+    settings = dict(given)
+    if not settings.pop("do_sample", True):
+        raise UserError("do_sample=False: PPO needs sampled responses; leave it out")
+    settings.pop("use_cache", None)  # the cache changes nothing but speed, and is always used
+    for name in ("eos_token_id", "stop_token_ids"):
+        if (stops := settings.pop(name, None)) is not None:
+            settings["stop_ids"] = (stops,) if isinstance(stops, int) else tuple(stops)
+    if "max_length" in settings:
+        raise UserError(
+            "max_length counts prompt and response together, and prompts come from your loader: give max_new_tokens, the most tokens of "
+            "a response"
+        )
+    return settings

@@ -35,6 +35,10 @@ def check_ray(config: Config) -> None:
             f"--plugin {config.parallel.plugin} does not go with --ray, whose roles hold whole models: give one of "
             f"{', '.join(PLUGINS)}, or run under torchrun without --ray"
         )
+    if config.train.memory_limit is not None:
+        raise UserError(
+            "--memory_limit is that of a process with all roles, and does not go with --ray: give --micro_batch_tokens"
+        )
     if r.one_step_off_policy:
         _check_off_policy(config)
 

@@ -77,7 +77,7 @@ def test_push_uploads_more_when_asked(hub, run) -> None:
     assert main(["push", str(run), "me/all", "--with_run", "--with_checkpoints", "--message", "all of it"]) == 0
     names = set(hub.files["me/all", "main"])
     assert {f"run/{name}" for name in ("config.yaml", "environment.json", "metrics.jsonl", "samples.jsonl")} <= names
-    assert any(name.startswith("checkpoints/step-") and name.endswith("actor/training.pt") for name in names)
+    assert any(name.startswith("checkpoints/step-") and name.endswith("actor/training.safetensors") for name in names)
     assert MODEL_FILES <= names and not any(name.startswith(("critic", "run/actor")) for name in names)
 
 

@@ -66,7 +66,7 @@ def test_one_with_numbers_that_are_not_finite_is_passed_over_or_refused(place, t
             save_file({"w": numbers["weights"]}, draft / "actor" / "modeling" / "model.safetensors")
             moments = {"state": {0: {"exp_avg": numbers["moments"]}}}
             training = {"optimizer": moments, "masters": [numbers["masters"]], "lr_scheduler": {}}
-            checkpoint.save_tensors(training, draft / "actor" / "training.pt")
+            checkpoint.save_tensors(training, draft / "actor" / "training.safetensors")
         return target
 
     whole, broken = filled(1, ""), filled(2, place)
@@ -79,8 +79,8 @@ def test_one_with_numbers_that_are_not_finite_is_passed_over_or_refused(place, t
 
 PLACES = {
     "weights": "in actor/modeling/model.safetensors, w",
-    "masters": "in actor/training.pt, masters/0",
-    "moments": "in actor/training.pt, optimizer/state/0/exp_avg",
+    "masters": "in actor/training.safetensors, masters/0",
+    "moments": "in actor/training.safetensors, optimizer/state/0/exp_avg",
 }
 
 
@@ -149,3 +149,23 @@ def test_a_replacement_is_whole_and_alone_or_leaves_the_older(tmp_path, monkeypa
         write(tmp_path, 1, "never")
     assert list(folder.iterdir()) == [target] and (target / "actor" / "notes.txt").read_text() == "newer"
     verify(target)
+
+
+def test_an_empty_manifest_is_no_whole_checkpoint(tmp_path) -> None:
+    whole, empty = write(tmp_path, 1), write(tmp_path, 2)
+    (empty / "manifest.json").write_text("{}")
+    choice = newest_whole(tmp_path)
+    assert choice.checkpoint == whole and "names no file" in choice.warnings[0]
+
+
+def test_of_a_checkpoint_that_lies_elsewhere_only_the_link_goes(tmp_path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    old, newest = write(tmp_path, 1), write(tmp_path, 2)
+    old.rename(elsewhere)
+    old.symlink_to(elsewhere)
+    checkpoint.prune(tmp_path, 1, newest)
+    assert checkpoint.list_checkpoints(tmp_path) == [newest] and (elsewhere / "state.json").is_file()
+    link = newest.parent / f"{checkpoint.OLD}step-000002"
+    link.symlink_to(elsewhere)
+    checkpoint.clear_up(tmp_path)
+    assert not link.is_symlink() and (elsewhere / "state.json").is_file()

@@ -307,3 +307,17 @@ def test_projects_that_can_not_be() -> None:
         rlvr.Project(params=params(), backend="spaces-a10g-large")
     with pytest.raises(UserError, match="must be LLMTrainingParams, not dict"):
         rlvr.Project(params={})  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("process")
+@pytest.mark.parametrize(("function", "plain"), [("length_penalty", True), ("correctness", False)])
+def test_prompts_stay_plain_unless_a_rule_reads_the_format(small, function, plain, capsys) -> None:
+    """And `length_penalty`, a documented value, takes its limit from rl_max_new_tokens."""
+    asked = {**small, "chat_template": "auto", "rl_reward_fn": function, "rl_rollout_batch_size": 16}
+    folder = rlvr.Project(params=params(**asked), process=False).create()
+    row = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    questions = [row["text"] for row in map(json.loads, Path(small["data_path"]).read_text().splitlines())]
+    assert any(sample["prompt"] in questions for sample in samples) == plain
+    assert ("template: as_is.json" in capsys.readouterr().out) == plain
+    assert (-1 <= row["reward/length_penalty"] < 0) if plain else "reward/correctness" in row

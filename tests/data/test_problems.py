@@ -126,9 +126,13 @@ def test_texts_and_numbers_are_answers(value: Any, text: str) -> None:
     assert answer_of(value) == text
 
 
+def test_null_is_no_answer() -> None:
+    assert answer_of(None) is None
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(None, "null"), (True, "bool"), ([1], "list"), ({}, "dict"), (float("nan"), "float"), (float("inf"), "inf")],
+    [(True, "bool"), ([1], "list"), ({}, "dict"), (float("nan"), "float"), (float("inf"), "inf")],
 )
 def test_answers_of_the_wrong_type(value: Any, said: str) -> None:
     with pytest.raises(UserError, match=rf"d\.jsonl:7: column 'answer' must hold the right answer.*{said}"):

@@ -104,7 +104,7 @@ def main(root: Path) -> None:
         "one disk": m.run("--save_path", str(root / "one")),
     }
     newest = sorted((root / "one" / "checkpoints").iterdir())[-1]
-    (newest / "rank-1.pt").write_bytes(b"")
+    (newest / "rank-1.safetensors").write_bytes(b"")
     said["one disk, damaged"] = m.run("--save_path", str(root / "one"), "--resume")
     m.write_data(m.folders[1], 3)
     said["other data"] = m.run("--save_path", "y")

@@ -72,14 +72,14 @@ def test_the_mistake_of_one_rank_is_known_to_the_others(said) -> None:
 def test_rank_0_alone_writes_so_a_run_needs_no_shared_disk(said, folder) -> None:
     assert [status for status, _ in said["own disks"]] == [0, 0]
     assert (folder / "a" / "own" / "actor" / "modeling").is_dir()
-    assert (folder / "a" / "own" / "checkpoints" / "step-000002" / "rank-1.pt").is_file()
+    assert (folder / "a" / "own" / "checkpoints" / "step-000002" / "rank-1.safetensors").is_file()
     assert not (folder / "b" / "own").exists()
 
 
 def test_all_ranks_pass_over_the_same_damaged_checkpoint(said) -> None:
     (status, text), (of_second, own) = said["one disk, damaged"]
     assert (status, of_second) == (0, 0)
-    assert "step-000002 is damaged: rank-1.pt has 0 bytes" in text and "going on from step-000001" in text
+    assert "step-000002 is damaged: rank-1.safetensors has 0 bytes" in text and "going on from step-000001" in text
     assert "damaged" not in own
 
 

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-from rlvr.models.loading import resolve_source
+from rlvr.errors import UserError
+from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
 from rlvr.models.saved import trained_actor, trained_model
 
 
@@ -33,3 +35,31 @@ def test_a_reward_models_folder_is_no_actor(tmp_path: Path) -> None:
     assert trained_model(tmp_path / "reward_model") == tmp_path / "reward_model" / "modeling"
     assert trained_actor(tmp_path / "reward_model") is None
     assert resolve_source("nobody/nothing").path == "nobody/nothing"
+
+
+def test_a_model_of_a_later_transformers_is_told_apart(tmp_path, monkeypatch) -> None:
+    """Its tokenizer's class is unknown to an earlier one, whose own message names neither version."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "transformers_version": "99.1.0"}')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "NewBackend"}')
+    for load in (load_tokenizer, load_causal_lm):
+        with pytest.raises(
+            UserError, match=r"saved by transformers 99.1.0, and here is \S+: pip install 'transformers>=99'"
+        ):
+            load(str(tmp_path))
+
+
+def test_an_old_torch_unpickles_no_model(tmp_path, monkeypatch, micro_model) -> None:
+    """Before 2.6 its restricted unpickling can be made to run code."""
+    from transformers import AutoModelForCausalLM
+
+    from rlvr.models import loading
+
+    model = AutoModelForCausalLM.from_pretrained(micro_model)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    model.config.save_pretrained(tmp_path)
+    assert load_causal_lm(str(tmp_path)).num_parameters() == model.num_parameters()
+    monkeypatch.setattr(loading, "UNPICKLES_CODE", True)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was unpickled"))
+    with pytest.raises(UserError, match="only safetensors are read"):
+        load_causal_lm(str(tmp_path))
+    load_causal_lm(micro_model)

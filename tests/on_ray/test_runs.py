@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import rlvr.ray.train as on_ray
 from rlvr.api import train
-from rlvr.checkpoint.storage import list_checkpoints
+from rlvr.checkpoint.storage import WEIGHTS, list_checkpoints
 from rlvr.cli.main import main
 from rlvr.config import Config, base_config, build, load_yaml, merge, overlay, to_dict
 from rlvr.errors import UserError
@@ -337,7 +337,7 @@ def test_a_stopped_run_goes_on_with_the_reference_that_it_had(cast, micro_model,
     local = train(settings(micro_model, tmp_path / "local", remote=False, **follows))
     config = settings(micro_model, tmp_path / "run", remote=True, **follows)
     folder = stopped(config, 4)
-    assert [path.name for path in folder.glob("checkpoints/*/reference/*")] == ["weights.pt"]
+    assert [path.name for path in folder.glob("checkpoints/*/reference/*")] == [WEIGHTS]
     train(merge(config, {"ckpt": {"resume": True}}))
     assert same(folder, local)
     for mine, theirs in zip(rows(folder), rows(local), strict=True):

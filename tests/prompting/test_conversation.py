@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.tags import NAMES as TAG_NAMES
+from rewards.tags import Tags
 from rlvr.errors import UserError
 from rlvr.prompting.conversation import Conversation, ConversationTemplate, auto_template
 from rlvr.prompting.template import template_dir, template_names
 
-SHIPPED = ["gemma3", "generic", "llama3", "plain", "qwen2.5", "qwen3", "smollm2", "tiny"]
+SHIPPED = ["as_is", "gemma3", "generic", "llama3", "plain", "qwen2.5", "qwen3", "smollm2", "tiny"]
 
 
 @cache
@@ -48,7 +49,7 @@ def test_names_and_files() -> None:
         assert ConversationTemplate.load(str(template_dir() / f"{name}.json")) == ConversationTemplate.load(name)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "as_is"])
 def test_family_is_told_by_its_vocabulary(name: str) -> None:
     assert auto_template(family(name)) == name
 
@@ -108,13 +109,38 @@ def test_file_that_is_no_json(tmp_path: Path) -> None:
         ConversationTemplate.load(str(path))
 
 
+# The shapes of ColossalChat's conversation_template/*.json: without tags (MiniCPM, tiny-llama), and with further keys (Qwen2.5-7B).
+COLOSSALCHAT = [
+    {
+        "chat_template": "{% for message in messages %}{% if message['role'] == 'user' %}{{'<User>' + message['content'].strip() + '<AI>'}}{% else %}{{message['content'].strip()}}{% endif %}{% endfor %}",
+        "system_message": "A chat between a curious human and an artificial intelligence assistant.",
+        "stop_ids": [2],
+        "end_of_assistant": "</s>",
+    },
+    {
+        "chat_template": "{{ messages[0]['content'] }}",
+        "system_message": None,
+        "stop_ids": [1],
+        "end_of_assistant": "<|im_end|>",
+        "tts_config": {"voice": None},
+        "response_format_tags": {name: {"text": f"<{name}>", "num_occur": 1} for name in ("think_start", "think_end", "answer_start", "answer_end")},
+    },
+]  # fmt: skip
+
+
+def test_colossalchats_files_load_as_they_are() -> None:
+    without, with_more = (ConversationTemplate.from_config(one, "theirs.json") for one in COLOSSALCHAT)
+    assert without.tags == Tags.default() and without.stop_ids == (2,) and without.unread == ()
+    assert with_more.unread == ("tts_config",) and with_more.tags.answer_start.text == "<answer_start>"
+
+
 def test_unknown_and_missing_keys() -> None:
     message = refused(config() | {"stop_id": [1]})
     assert "'stop_id'" in message and "response_format_tags" in message and "Did you mean 'stop_ids'?" in message
     template = config()
-    del template["response_format_tags"], template["stop_ids"]
+    del template["system_message"], template["stop_ids"]
     message = refused(template)
-    assert "'stop_ids'" in message and "'response_format_tags'" in message
+    assert "'stop_ids'" in message and "'system_message'" in message
     assert "not a list" in refused([])
 
 

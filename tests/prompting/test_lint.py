@@ -9,8 +9,9 @@ import pytest
 from family_tokenizers import CHATML, byte_level, family
 from tokenizers import normalizers
 
+from rlvr.errors import UserError
 from rlvr.prompting.conversation import Conversation, ConversationTemplate
-from rlvr.prompting.lint import Check, check_template
+from rlvr.prompting.lint import Check, check_template, require_template
 from rlvr.prompting.template import template_dir, template_names
 
 FORMAT = "the prompt tells the model of the format"
@@ -129,3 +130,13 @@ def test_a32_truncation_that_cuts_the_header_is_found(monkeypatch: pytest.Monkey
     assert TRUNCATION in failures(bind())
     monkeypatch.setattr(Conversation, "truncate_prompt", lambda self, q, n: self.encode_prompt(q)[-n:])
     assert TRUNCATION in failures(bind())
+
+
+def test_keys_that_are_not_read_are_named_and_tags_matter_only_where_they_are_read() -> None:
+    conversation = bind(tts_config={})
+    assert require_template(conversation, "mine") == ["template 'mine': the keys tts_config are not read"]
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<answer>", "</answer>"]
+    broken = bind(tokenizer=byte_level(specials, eos_token="<|im_end|>"))
+    with pytest.raises(UserError, match="the tags survive tokenisation"):
+        require_template(broken, "mine")
+    assert not any("the tags" in note for note in require_template(broken, "mine", reads_tags=False))

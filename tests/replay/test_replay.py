@@ -18,17 +18,15 @@ from rlvr.trainer.online import OnlineTrainer
 
 REWARDS = Path(__file__).parents[1] / "letters_reward.py"
 FLAGS = (
-    f"--reward_functions {REWARDS}:letters --reward_workers 0 --num_episodes 5 --num_collect_steps 1 --num_update_steps 1 --experience_batch_size 16 --train_batch_size 8 --max_new_tokens 6 "
+    f"--reward_functions {REWARDS}:letters --reward_workers 0 --num_episodes 5 --num_collect_steps 1 --num_update_steps 1 "
+    "--experience_batch_size 16 --train_batch_size 8 --max_new_tokens 6 "
     "--max_length 96 --eval_interval 0 --eval_samples 4 --save_interval 2 --keep_checkpoints 5 --journal 9 --lr 1e-3 --num_threads 1 "
     "--mixed_precision fp32 --no_progress --num_sample_generations 0 --max_samples 40"
 ).split()
 VARIANTS = {
-    "ppo": "",
-    "two passes": "--num_update_steps 2 --num_collect_steps 2",
-    "adaptive kl": "--kl_coef 0.05 --kl_target 0.001",
+    "two passes, adaptive kl": "--num_update_steps 2 --num_collect_steps 2 --kl_coef 0.05 --kl_target 0.001",
     "dapo": "--preset dapo --num_generations 4 --max_refills 1 --accumulation_steps 1 --truncated terminal",
     "remax": "--estimator remax",
-    "clip-cov": "--preset clip_cov --num_generations 4 --accumulation_steps 1",
     "lora": "--lora_config {lora}",
 }
 
@@ -164,6 +162,10 @@ def test_the_same_responses_graded_by_another_function(run, tmp_path, capsys) ->
         (["nowhere", "--step", "1"], "nowhere is no folder of a run"),
         (["RUN", "--step", "9"], "has no step 9; it has 5 steps, 1 to 5"),
         (["RUN", "--step", "2", "--with", "lr=1"], "--lr can't be changed for a step whose responses are there"),
+        (
+            ["RUN", "--step", "2", "--with", "reference_reset_interval=1"],
+            "--reference_reset_interval can't be changed for a step",
+        ),
         (["RUN", "--step", "2", "--with", "eps_clip"], "give NAME=VALUE"),
         (["RUN", "--bisect", "--with", "eps_clip=1"], "give --step"),
         (["RUN", "--bisect", "nowhere"], "have no step in common"),

@@ -1,5 +1,6 @@
 """The report: what it reads, what it draws, what it must not let through. (tests/report/test_page.py looks at it in a browser.)"""
 
+import http.client
 import json
 import math
 import re
@@ -119,7 +120,17 @@ def test_findings_name_their_steps(tmp_path: Path) -> None:
         [make_run(tmp_path / "a", response__truncated=lambda i: 0.99 if i in (1, 2, 3, 4, 8, 9, 10) else 0.0)]
     )
     ((steps, finding),) = run.findings
-    assert finding.name == "everything truncated" and steps == "steps 3 to 4, 10"
+    assert finding.name == "responses are cut" and steps == "steps 1 to 4, 10"  # from the start it is told at once
+
+
+def test_a_journal_is_told_of(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a")
+    assert "rlvr replay" not in render(read_runs([folder]))
+    for name in ("step-000003", "step-000012", "step-x"):
+        (tmp_path / "a" / "journal" / name).mkdir(parents=True)
+        (tmp_path / "a" / "journal" / name / "step.json").write_text("{}")
+    page = render(read_runs([folder]))
+    assert "steps 3 to 12 are in its journal" in page and f"rlvr replay {tmp_path / 'a'} --step 12" in page
 
 
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
@@ -229,3 +240,18 @@ def test_without_plotly_it_says_how_to_get_it(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(UserError, match=r"rlvr\[report\]"):
         render(read_runs([make_run(tmp_path / "a")]))
+
+
+def test_a_page_of_elsewhere_can_not_read_what_is_served(tmp_path: Path) -> None:
+    """Its name may be made to lead here; the browser then sends that name as the host."""
+    server = make_server([str(make_run(tmp_path / "a"))], 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for host, status in (("127.0.0.1:1", 204), ("localhost:1", 204), ("evil.example:1", 403), ("", 403)):
+            asked = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+            asked.request("GET", "/alive", headers={"Host": host})
+            assert asked.getresponse().status == status, host
+            asked.close()
+    finally:
+        server.shutdown()
+        server.server_close()

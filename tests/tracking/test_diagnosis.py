@@ -59,7 +59,8 @@ SICK: dict[str, dict[str, Any]] = {
     "groups without signal": {"objective__groups_with_signal": 0.05},
     "a fails": {"reward__a__failed": 0.01},
     "grader time-outs": {"outcome__timed_out": 0.05},
-    "everything truncated": {"response__truncated": 0.97},
+    "responses are cut": {"response__truncated": 0.59},
+    "hardly anything is right": {"outcome__correct": 0.004},
     "KL runaway": {"objective__kl": 500.0},
     "engine and trainer disagree": {"sampler__kl": 0.03},
     "much is clipped": {"policy__clipfrac_avg": 0.5},
@@ -95,10 +96,21 @@ def test_every_check_is_tried() -> None:
     assert len(SICK) == len(CHECKS)
 
 
-@pytest.mark.parametrize("name", [n for n in SICK if n not in ("a fails", "skipped steps (actor)")])
+AT_ONCE = ("a fails", "skipped steps (actor)", "constant reward", "responses are cut")
+
+
+@pytest.mark.parametrize("name", [n for n in SICK if n not in AT_ONCE])
 def test_it_has_to_last(name: str) -> None:
     rows = run(**SICK[name])
     assert names(rows[:2]) == [] and names(rows[-1:]) == []
+
+
+@pytest.mark.parametrize("name", ["constant reward", "responses are cut"])
+def test_it_need_not_last_at_the_beginning_of_a_run(name: str) -> None:
+    sick = run(3, **SICK[name])
+    assert names(sick[:1]) == [name] and names(sick[:2]) == [name]
+    well = run(3)
+    assert names([*well, sick[0]]) == [] and names([well[0], sick[0]]) == []
 
 
 def test_a_critic_is_told_of_after_ten_episodes_unless_nearly_all_was_right() -> None:
@@ -165,7 +177,7 @@ def test_the_watch_warns_now_and_then() -> None:
             self.said.append((episode, message))
 
     trainer, watch = Trainer(), Watch()
-    for episode, row in enumerate(run(**SICK["everything truncated"])):
+    for episode, row in enumerate(run(**SICK["responses are cut"])):
         watch.on_episode_end(trainer, episode, row)  # type: ignore[arg-type]
-    assert [at for at, _ in trainer.said] == [2, 12, 22, 32]
-    assert "97% of responses hit the length limit: raise --max_new_tokens" in trainer.said[0][1]
+    assert [at for at, _ in trainer.said] == [0, 10, 20, 30]
+    assert "59% of responses hit the length limit: raise --max_new_tokens" in trainer.said[0][1]

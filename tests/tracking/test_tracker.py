@@ -139,3 +139,10 @@ def test_a_session_shows_so_many_responses_and_no_more() -> None:
     for step in range(SAMPLE_ROWS // 8 + 10):
         tracker.log_samples(step, eight)
     assert sum(far.tables) == SAMPLE_ROWS and far.tables[0] == 8 and 0 not in far.tables
+
+
+def test_a_damaged_row_does_not_block_a_resume(tmp_path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n\xff\xfe\n[1]\n{"step": 2}\n{"step": 3}\n')
+    JsonlSink(path, keep_below=3)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'

@@ -168,7 +168,9 @@ def saved(tmp_path) -> Path:
     return checkpoint.list_checkpoints(tmp_path)[-1]
 
 
-@pytest.mark.parametrize("name", ["actor/training.pt", "rank-0.pt", "state.json", "actor/modeling/model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["actor/training.safetensors", "rank-0.safetensors", "state.json", "actor/modeling/model.safetensors"]
+)
 def test_a_truncated_checkpoint_is_refused_and_a_whole_one_named(saved, name) -> None:
     path = saved / name
     path.write_bytes(path.read_bytes()[:-7])
@@ -178,11 +180,11 @@ def test_a_truncated_checkpoint_is_refused_and_a_whole_one_named(saved, name) ->
 
 
 def test_a_changed_or_missing_file_is_noticed(saved) -> None:
-    path = saved / "critic" / "training.pt"
+    path = saved / "critic" / "training.safetensors"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UserError, match="critic/training.pt has changed"):
+    with pytest.raises(UserError, match="critic/training.safetensors has changed"):
         make_trainer().load_checkpoint(saved)
     (saved / "manifest.json").unlink()
     with pytest.raises(UserError, match="manifest.json is missing"):

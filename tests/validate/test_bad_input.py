@@ -115,7 +115,7 @@ JUDGED = ("--rl_env_type", "preference_comparison", *PAIRS)
             "--reward_normalisation running has no effect: it is for a neural reward model",
         ),
         (("--rm_checkpoint_path", "rm", "--rm_weight", "nan"), "--rm_weight nan: must be a finite number"),
-        (("--rm_checkpoint_path", "./rm"), "--rm_checkpoint_path ./rm: can't load the sequence classifier"),
+        (("--rm_checkpoint_path", "./rm"), "--rm_checkpoint_path ./rm: there is no such folder"),
         (("--rm_checkpoint_path", "tiny"), "no trained sequence classifier"),
         (
             ("--rm_checkpoint_path", "rm", "--no_neural_reward_model"),

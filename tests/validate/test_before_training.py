@@ -14,6 +14,7 @@ from rlvr.prompting.conversation import Conversation, ConversationTemplate
 from rlvr.prompting.lint import require_template
 from rlvr.prompting.template import template_dir
 from rlvr.run import parts as build
+from rlvr.validate.ppo import check_config
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 
@@ -78,8 +79,11 @@ def test_golds_that_nothing_can_match_are_left_out_and_named() -> None:
 def test_golds_that_are_absent_stop_a_run_whose_reward_needs_them() -> None:
     notes: list[str] = []
     needy = functions("gsm8k_reward_fn")
-    assert len(with_good_golds(problems("4", None), notes, needy)) == 2
-    assert "1 of 2 problems have no right answer, which gsm8k_reward_fn needs" in notes[0]
+    assert [p.answer for p in with_good_golds(problems("4", None), notes, needy)] == ["4"]
+    assert notes == ["1 of 2 problems have no right answer, which gsm8k_reward_fn needs; these problems are left out"]
+    mixed = functions("gsm8k_reward_fn", "repetition_penalty_fn")  # the second pays them
+    assert len(with_good_golds(problems("4", None), notes, mixed)) == 2
+    assert notes[-1].endswith("gsm8k_reward_fn needs: their responses are not paid by it")
     with pytest.raises(UserError, match="which gsm8k_reward_fn needs; name the column.*--answer_column"):
         with_good_golds(problems(None, None), [], needy)
     assert len(with_good_golds(problems(None, None), [], functions("repetition_penalty_fn"))) == 2
@@ -95,3 +99,27 @@ def test_both_checks_run_where_prompts_are_made(tmp_path: Path, monkeypatch) -> 
     config.reward.reward_functions = ["format_reward_fn"]
     made = build.make_prompts(config, bind(system_message="Think."))
     assert len(made.train) == 4 and "tells the model of the format" in made.notes[0]
+
+
+def test_a_share_of_own_data_is_held_out(tmp_path: Path) -> None:
+    data = tmp_path / "d.jsonl"
+    rows = [{"question": f"{i}+1=?", "answer": str(i + 1)} for i in range(20)]
+    data.write_text("\n".join(map(json.dumps, [*rows, *rows[:5]])))  # five questions come twice
+    settings = {
+        "data": {"prompt_dataset": [str(data)], "eval_share": 0.4},
+        "reward": {"reward_functions": ["gsm8k_reward_fn"]},
+        "eval": {"eval_samples": 6},
+    }
+    check_config(from_dict(settings))
+    made = build.make_prompts(from_dict(settings), bind())
+    trained, asked = ({p.problem.question for p in part} for part in (made.train, [one.prompt for one in made.test]))
+    assert len(trained) == 12 and len(asked) == len(made.test) == 6 and not trained & asked
+    again = build.make_prompts(from_dict(settings | {"train": {"seed": 1}}), bind())
+    assert {p.problem.question for p in again.train} != trained
+    settings["data"]["eval_share"] = 0.0
+    with pytest.raises(UserError, match="has no effect: there are no held-out problems.*--eval_share"):
+        check_config(from_dict(settings))
+    settings["data"] |= {"eval_share": 0.4, "answer_column": "none"}
+    settings["reward"]["reward_functions"] = ["format_reward_fn"]
+    with pytest.raises(UserError, match=r"--eval_share 0.4: none of the [0-9]+ problems .* has a right answer"):
+        build.make_prompts(from_dict(settings), bind())

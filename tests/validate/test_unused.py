@@ -142,7 +142,7 @@ ALWAYS = {
     "model": "pretrain tokenizer_dir checkpoint_path rm_checkpoint_path lora_config lora_merge share_trunk float32_head grad_checkpoint use_flash_attn "
     "trust_remote_code",
     "ray": "ray",
-    "data": "prompt_csv_url max_samples overlong_prompts eval_datasets ptx_dataset",
+    "data": "prompt_csv_url max_samples overlong_prompts eval_datasets eval_share ptx_dataset",
     "template": "conversation_template_config template_check",
     "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers neural_reward_model",
     "env": "rl_env_type rl_multi_objective",
