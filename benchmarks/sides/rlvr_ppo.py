@@ -9,23 +9,26 @@ import torch
 
 from benchmarks.sides.talk import Side
 from benchmarks.sides.work import (
-    EOS,
     GROUP,
     MINI_BATCHES,
-    PAD,
     PROMPTS,
     Work,
     copy_of,
     make_backbone,
     make_model,
     prompts,
+    special_ids,
 )
 
 
 class Tokenizer:
-    """Ids in, ids out: the work has no text."""
+    """Ids in, ids out: the rule reads no text."""
 
-    pad_token_id, eos_token_id, bos_token_id = PAD, EOS, 2
+    bos_token_id = 2
+
+    def __init__(self, work: Work) -> None:
+        ids = special_ids(work)
+        self.pad_token_id, self.eos_token_id = ids.pad, ids.end
 
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         return " ".join(map(str, ids))
@@ -73,14 +76,14 @@ def make_trainer(work: Work, batch: int = PROMPTS, plugin: str = "ddp") -> tuple
     process = start(0, torch.get_num_threads())
     parallel = ParallelConfig(plugin=plugin, mixed_precision=work.precision)  # type: ignore[arg-type]
     booster = partial(make_booster, parallel, process.device, 1.0)
-    model = make_model(work)
+    model, tokenizer = make_model(work), Tokenizer(work)
     grpo = work.recipe == "grpo"
     reference = None if grpo else Actor(prepare(copy_of(model), False))
     actor = Actor(prepare(model, False))
     critic = None if grpo else Critic(prepare(make_backbone(work), False))
     trainer = PPOTrainer(
-        booster(), None if critic is None else booster(), actor, critic, RLVRRewardModel([parity], Tokenizer()), reference,
-        _optimizer(actor), None if critic is None else _optimizer(critic), None, None, Tokenizer(),
+        booster(), None if critic is None else booster(), actor, critic, RLVRRewardModel([parity], tokenizer), reference,
+        _optimizer(actor), None if critic is None else _optimizer(critic), None, None, tokenizer,
         kl_coef=0.0 if grpo else 0.05, train_batch_size=batch // MINI_BATCHES, max_new_tokens=work.response_tokens,
         # TRL's PPO takes the logprobs of generation as the old ones; its GRPO computes them anew.
         settings={"mixed_precision": work.precision}

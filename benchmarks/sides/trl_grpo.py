@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from benchmarks.sides.talk import Side
 from benchmarks.sides.trl_side import make_tokenizer, run
-from benchmarks.sides.work import GROUP, MINI_BATCHES, PROMPTS, Work, make_model, prompts
+from benchmarks.sides.work import GROUP, MINI_BATCHES, PROMPTS, Work, make_model, prompt_texts, prompts
 
 
 def parity(completion_ids: list[list[int]], **kwargs: Any) -> list[float]:
@@ -19,7 +19,10 @@ def make_trainer(side: Side, work: Work) -> Any:
     """TRL's trainer on the work."""
     from trl import GRPOConfig, GRPOTrainer
 
-    rows = [" ".join(f"<{i}>" for i in ids) for iteration in range(200) for ids in prompts(work, iteration)]
+    if work.folder:
+        rows = [text for iteration in range(200) for text in prompt_texts(work, iteration)]
+    else:
+        rows = [" ".join(f"<{i}>" for i in ids) for iteration in range(200) for ids in prompts(work, iteration)]
     args = GRPOConfig(
         output_dir="/tmp/trl_grpo_benchmark", per_device_train_batch_size=PROMPTS // MINI_BATCHES, gradient_accumulation_steps=1,
         steps_per_generation=MINI_BATCHES, num_iterations=1, num_generations=GROUP, max_completion_length=work.response_tokens,

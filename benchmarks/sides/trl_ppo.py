@@ -8,7 +8,17 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from benchmarks.sides.talk import Side
 from benchmarks.sides.trl_side import make_tokenizer, run
-from benchmarks.sides.work import MINI_BATCHES, PAD, PROMPTS, SIZES, Work, copy_of, llama_config, make_model, prompts
+from benchmarks.sides.work import (
+    MINI_BATCHES,
+    PROMPTS,
+    Work,
+    copy_of,
+    llama_config,
+    make_model,
+    prompts,
+    special_ids,
+    vocabulary,
+)  # fmt: skip
 
 
 def _time(side: Side, module: Any) -> None:
@@ -35,16 +45,20 @@ def make_trainer(side: Side, work: Work) -> Any:
     _time(side, module)
 
     policy = make_model(work)
-    value = LlamaForSequenceClassification(llama_config(work, LlamaConfig, None))
-    value.config.num_labels = 1
-    value.score = torch.nn.Linear(value.config.hidden_size, 1, bias=False)
+    if work.folder:
+        value = LlamaForSequenceClassification.from_pretrained(work.folder, num_labels=1, dtype=torch.float32)
+        value.config.pad_token_id = special_ids(work).pad
+    else:
+        value = LlamaForSequenceClassification(llama_config(work, LlamaConfig, None))
+        value.config.num_labels = 1
+        value.score = torch.nn.Linear(value.config.hidden_size, 1, bias=False)
     config = LlamaConfig(
-        vocab_size=SIZES[work.size][0],
+        vocab_size=vocabulary(work),
         hidden_size=16,
         intermediate_size=16,
         num_hidden_layers=1,
         num_attention_heads=1,
-        pad_token_id=PAD,
+        pad_token_id=special_ids(work).pad,
     )
     reward = LlamaForSequenceClassification(config)  # stands for a rule: it costs next to nothing
     reward.score = torch.nn.Linear(16, 1, bias=False)

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 
 from benchmarks.sides.talk import Side
-from benchmarks.sides.work import EOS, PAD, SIZES, Work
+from benchmarks.sides.work import EOS, PAD, SIZES, Work, read_tokenizer
 
 
 def run(make_trainer: Callable[[Side, Work], Any], steps: int) -> None:
@@ -36,7 +36,9 @@ def run(make_trainer: Callable[[Side, Work], Any], steps: int) -> None:
 
 
 def make_tokenizer(work: Work) -> Any:
-    """Words <0>, <1>, ... apart by white space."""
+    """Words <0>, <1>, ... apart by white space; or the real model's."""
+    if work.folder:
+        return read_tokenizer(work.folder)
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit

@@ -38,6 +38,15 @@ class ProcessInfo:
         return self.rank == 0
 
 
+OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Variables that say to a process which group it belongs to."""
+
+
+def environment_alone() -> dict[str, str]:
+    """The environment for a process that is to belong to no group of this one's."""
+    return {name: value for name, value in os.environ.items() if name not in OF_TORCHRUN}
+
+
 def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) -> ProcessInfo:
     """Join torchrun's process group, or make one of a single process; set threads and ColossalAI's accelerator.
 

@@ -242,6 +242,7 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
+    from rlvr.boost.process import environment_alone
     from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 
     disable_progress_bar()
@@ -265,7 +266,5 @@ def _train(folder: Path) -> subprocess.CompletedProcess[str]:
         "num_sample_generations": 0,
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    of_torchrun = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    environment = {name: value for name, value in os.environ.items() if name not in of_torchrun}
     command = own_python("rlvr.cli.main", "train", *words, "--no_progress")
-    return subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, env=environment_alone())

@@ -234,8 +234,10 @@ def _phases(case: _Case, roles: list[RoleMemory], models: dict[str, Footprint]) 
     ]
     for role in roles:
         if role.name not in FROZEN:
-            held = at_rest - _bucket_bytes(role, config.parallel, case.world_size) + role.gradients + elsewhere
-            phases.append(Phase(f"learning ({role.name})", held, _learning(case, role.name, models[role.name])))
+            passing = _learning(case, role.name, models[role.name])
+            gradients = _gradients_beside(role, passing, case.config, case.world_size)
+            held = at_rest - _bucket_bytes(role, config.parallel, case.world_size) + gradients + elsewhere
+            phases.append(Phase(f"learning ({role.name})", held, passing))
     return tuple(phases)
 
 
@@ -277,6 +279,21 @@ def _learning(case: _Case, role: str, model: Footprint) -> dict[str, int]:
     rows = micro_batch_rows(case.config, case.world_size, tokens)
     passing = _decoder_learning(model, rows, tokens, case.config.model.grad_checkpoint)
     return passing | (_head_learning(model, case.chunk(rows), case.on_gpu) if role == "actor" else {})
+
+
+def _gradients_beside(role: RoleMemory, passing: dict[str, int], config: "Config | AnyConfig", world_size: int) -> int:
+    """Bytes of gradients that exist at the peak of a pass. In the first pass of an optimizer step they come as activations go,
+    and where it is the only one, they are never there at once; plugins that cut gradients are taken to hold all."""
+    t, buckets = config.train, _bucket_bytes(role, config.parallel, world_size)
+    items = -(-t.train_batch_size * t.accumulation_steps * config.parallel.replica_size // world_size)
+    rows = (
+        micro_batch_rows(config, world_size, row_tokens(config))
+        if isinstance(config, Config)
+        else rows_of_a_pass(config, world_size)
+    )
+    if config.parallel.plugin != "ddp" or items > rows:
+        return role.gradients
+    return buckets + max(0, role.gradients - buckets - passing["activations"])
 
 
 def micro_batch_rows(config: Config, world_size: int, tokens: int) -> int:
@@ -363,6 +380,9 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
     if is_sft:
         evaluating["logits"] = LOGITS_FORWARD * _logits_at_once(chunk * model.vocabulary, on_gpu) * FLOAT32
         learning |= _head_learning(model, chunk, on_gpu)
-    at_rest = role.parameters + role.optimizer + _bucket_bytes(role, config.parallel, world_size)
-    phases = (Phase("evaluating", at_rest, evaluating), Phase("learning", role.total, learning))
+    models = role.parameters + role.optimizer
+    phases = (
+        Phase("evaluating", models + _bucket_bytes(role, config.parallel, world_size), evaluating),
+        Phase("learning", models + _gradients_beside(role, learning, config, world_size), learning),
+    )
     return Estimate((role,), phases)

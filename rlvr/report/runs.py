@@ -66,6 +66,12 @@ class Run:
         """Every metric that the run has, sorted."""
         return sorted(set().union(*self.rows) - {"step"})
 
+    @cached_property
+    def journal(self) -> list[int]:
+        """The steps that `rlvr replay` knows."""
+        names = (path.parent.name for path in self.folder.glob("journal/step-*/step.json"))
+        return sorted(int(name[5:]) for name in names if name[5:].isdecimal())
+
     @property
     def findings(self) -> list[tuple[str, Finding]]:
         """Signs of something going wrong: at which steps, and the finding at the last of them; those of most steps first."""

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import timedelta
 from typing import Any
 
+from rlvr.boost.process import environment_alone
 from rlvr.config import load_yaml, to_dict
 from rlvr.errors import UserError
 from rlvr.study.plan import Run
@@ -91,7 +92,11 @@ class _Workers:
                 if self._stopping:
                     return 1
                 process = subprocess.Popen(
-                    command_of(run, threads), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                    command_of(run, threads),
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env=environment_alone(),
                 )
                 self._processes.append(process)
             return process.wait()

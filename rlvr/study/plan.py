@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from rlvr.config import Config, base_config, build, by_section
+from rlvr.config import Config, base_config, by_section
 from rlvr.config.tree import parse_yaml
 from rlvr.errors import UserError, did_you_mean, listed
 from rlvr.validate.ppo import check_config
@@ -188,11 +188,20 @@ def read_study(path: Path, changes: Mapping[str, Any]) -> Study:
         )
     given = {name: value for name, value in changes.items() if value is not None}
     try:
-        study = build(Study, {"out": f"runs/{path.stem}", **tree, **given})
+        study = TypeAdapter(Study).validate_python({"out": f"runs/{path.stem}", **tree, **given})
         study.check()
+    except ValidationError as error:
+        raise UserError(f"study {path}: {'; '.join(map(_describe, error.errors()))}") from None
     except UserError as error:
         raise UserError(f"study {path}: {str(error).removeprefix('config: ')}") from None
     return study
+
+
+def _describe(error: Any) -> str:
+    place, known = ".".join(map(str, error["loc"])), [f.name for f in fields(Study)]
+    if error["type"] == "unexpected_keyword_argument":
+        return f"unknown key {place!r}; known here: {listed(known)}.{did_you_mean(place, known)}"
+    return f"{place} = {error['input']!r}: {error['msg']}"
 
 
 def label(cell: Cell, axes: Sequence[str] = ()) -> str:

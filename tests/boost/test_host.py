@@ -28,7 +28,8 @@ print((used() - before) / 2**20)
 
 
 def _run(code: str) -> float:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name not in host._CAPACITIES}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)
 
 
@@ -41,7 +42,8 @@ def test_products_of_ever_new_lengths_take_no_more_memory() -> None:
 
 def test_a_number_of_kernels_in_the_environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
-    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # to be restored
+    del os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]
     host.bound_compiled_kernels()
     assert [os.environ[name] for name in host._CAPACITIES] == [str(host.KERNELS), "7"]
 

@@ -1,4 +1,4 @@
-"""Norms and gates that keep less: the same forward bit for bit, gradients as exact, and half the memory."""
+"""Norms and gates that keep less: the same forward bit for bit, gradients as exact, and less memory."""
 
 import copy
 from typing import Any
@@ -56,7 +56,9 @@ def test_the_same_forward_and_gradients_and_less_is_kept(kind: Any) -> None:
     plain, lean = pair(kind)
     (states, kept), (lean_states, lean_kept) = run(plain), run(lean)
     assert torch.equal(states, lean_states)
-    assert lean_kept < 0.75 * kept
+    tokens, layers = 96, 2
+    # The float32 results of two norms, and silu(gate) in bfloat16; what projections round themselves comes on top.
+    assert lean_kept <= kept - layers * tokens * (2 * 4 * SIZES["hidden_size"] + 2 * SIZES["intermediate_size"])
     for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
         if p.grad is not None:
             assert q.grad is not None and (p.grad - q.grad).norm() <= 2e-2 * p.grad.norm(), name

@@ -332,11 +332,11 @@ def test_a_stopped_run_goes_on_bit_for_bit_with_and_without_ray(
 
 
 def test_a_stopped_run_goes_on_with_the_reference_that_it_had(cast, micro_model, tmp_path) -> None:
-    """It is stopped after the reference became the actor, whose starting weights would be another."""
-    follows = {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}}
+    """It is stopped between two collect steps, after the reference became the actor, whose starting weights would be another."""
+    follows = {"algo": {"kl_coef": 0.05, "reference_reset_interval": 1}, "train": {"num_collect_steps": 2}}
     local = train(settings(micro_model, tmp_path / "local", remote=False, **follows))
     config = settings(micro_model, tmp_path / "run", remote=True, **follows)
-    folder = stopped(config, 4)
+    folder = stopped(config, 7)
     assert [path.name for path in folder.glob("checkpoints/*/reference/*")] == [WEIGHTS]
     train(merge(config, {"ckpt": {"resume": True}}))
     assert same(folder, local)

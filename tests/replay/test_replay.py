@@ -18,18 +18,15 @@ from rlvr.trainer.online import OnlineTrainer
 
 REWARDS = Path(__file__).parents[1] / "letters_reward.py"
 FLAGS = (
-    f"--reward_functions {REWARDS}:letters --reward_workers 0 --num_episodes 5 --num_collect_steps 1 --num_update_steps 1 --experience_batch_size 16 --train_batch_size 8 --max_new_tokens 6 "
+    f"--reward_functions {REWARDS}:letters --reward_workers 0 --num_episodes 5 --num_collect_steps 1 --num_update_steps 1 "
+    "--experience_batch_size 16 --train_batch_size 8 --max_new_tokens 6 "
     "--max_length 96 --eval_interval 0 --eval_samples 4 --save_interval 2 --keep_checkpoints 5 --journal 9 --lr 1e-3 --num_threads 1 "
     "--mixed_precision fp32 --no_progress --num_sample_generations 0 --max_samples 40"
 ).split()
 VARIANTS = {
-    "ppo": "",
-    "two passes": "--num_update_steps 2 --num_collect_steps 2",
-    "adaptive kl": "--kl_coef 0.05 --kl_target 0.001",
+    "two passes, adaptive kl": "--num_update_steps 2 --num_collect_steps 2 --kl_coef 0.05 --kl_target 0.001",
     "dapo": "--preset dapo --num_generations 4 --max_refills 1 --accumulation_steps 1 --truncated terminal",
     "remax": "--estimator remax",
-    "a reference that follows": "--kl_coef 0.05 --reference_reset_interval 1",
-    "clip-cov": "--preset clip_cov --num_generations 4 --accumulation_steps 1",
     "lora": "--lora_config {lora}",
 }
 

@@ -123,6 +123,16 @@ def test_findings_name_their_steps(tmp_path: Path) -> None:
     assert finding.name == "responses are cut" and steps == "steps 1 to 4, 10"  # from the start it is told at once
 
 
+def test_a_journal_is_told_of(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a")
+    assert "rlvr replay" not in render(read_runs([folder]))
+    for name in ("step-000003", "step-000012", "step-x"):
+        (tmp_path / "a" / "journal" / name).mkdir(parents=True)
+        (tmp_path / "a" / "journal" / name / "step.json").write_text("{}")
+    page = render(read_runs([folder]))
+    assert "steps 3 to 12 are in its journal" in page and f"rlvr replay {tmp_path / 'a'} --step 12" in page
+
+
 def test_settings_that_differ_are_listed(tmp_path: Path) -> None:
     runs = read_runs([make_run(tmp_path / "a"), make_run(tmp_path / "b")])
     assert differing_settings(runs) == []

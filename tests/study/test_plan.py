@@ -64,7 +64,7 @@ def test_the_command_line_wins_and_only_takes_a_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"gird": {}}, "unknown setting 'gird'; known here: out, seeds, settings, grid"),
+        ({"gird": {}}, "unknown key 'gird'; known here: out, seeds, settings, grid"),
         ({"seeds": ["x"]}, "seeds.0 = 'x'"),
         ({"seeds": [1, 1]}, "two runs would share the folder somewhere/ppo/as-it-comes/seed-1"),
         ({"settings": {"lrr": 1}}, "ppo, as it comes: there is no setting 'lrr'. Did you mean 'lr'"),

@@ -202,3 +202,13 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
     draw(study, read_results(study), tmp_path / "docs" / "drawn.svg")
     text = (tmp_path / "docs" / "drawn.svg").read_text()
     assert "<svg" in text and text.count("<path") > 20
+
+
+def test_runs_belong_to_no_process_group_of_the_study(tmp_path: Path, monkeypatch) -> None:
+    code = "import os, sys; sys.exit(bool({'RANK', 'MASTER_PORT'} & set(os.environ)))"
+    monkeypatch.setattr(module, "command_of", lambda run, threads: [sys.executable, "-c", code])
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    told: list[str] = []
+    carry_out(a_study(tmp_path).runs[:1], 1, told.append)
+    assert told[-1].startswith("ppo seed 0: done")

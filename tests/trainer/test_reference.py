@@ -108,18 +108,18 @@ def test_a30_a_stopped_run_goes_on_with_the_reference_that_it_had(
     named = {"plugin": plugin, "precision": precision, "kl_coef": 0.05}
     follows = {"settings": {"reference_reset_interval": 1, "reference_mix": mix}}
     ends = []
-    for stop in (None, 4, 5):  # within the second episode, and at its end
+    for stop in (None, 7, 10):  # after the first of two collect steps of the second episode, and in its updates
         folder = tmp_path / str(stop)
         folder.mkdir()
         trainer = make_trainer(folder, callbacks=[StopAfter(stop)] if stop else [], **named, **follows)
         try:
-            trainer.fit(3, 1, 1, loader())
+            trainer.fit(3, 2, 1, loader())
         except Interrupted as interrupted:
             saved = Path(interrupted.checkpoint)
             assert (saved / "reference").is_dir()
             trainer = make_trainer(folder, **named, **follows)
             trainer.load_checkpoint(saved)
-            trainer.fit(3, 1, 1, loader())
+            trainer.fit(3, 2, 1, loader())
         reference = torch.cat([p.flatten() for p in trainer.maker.reference.weights().values()])
         ends.append((weights(trainer), reference))
         assert not (folder / "reference").exists(), "it is no result"

@@ -154,7 +154,7 @@ ALWAYS = {
     "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
     "eval": "",
-    "log": "log_dir use_wandb use_mlflow use_trackio num_sample_generations progress",
+    "log": "log_dir use_wandb use_mlflow use_trackio num_sample_generations journal progress",
 }
 
 
