@@ -149,7 +149,7 @@ ALWAYS = {
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
     "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
     "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
-    "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens chunk_tokens lr "
+    "train": "num_episodes num_collect_steps num_update_steps train_batch_size accumulation_steps micro_batch_tokens memory_limit chunk_tokens lr "
     "lr_schedule warmup_steps weight_decay adam_beta1 adam_beta2 adam_eps grad_clip max_skipped_steps buffer_limit sample_buffer disable_loss_mask seed num_threads",
     "parallel": "plugin mixed_precision dist_timeout",
     "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
@@ -195,7 +195,7 @@ def test_supervised_settings_are_in_a_table_or_always_read() -> None:
         "model": "pretrain tokenizer_dir checkpoint_path lora_config lora_merge grad_checkpoint use_flash_attn trust_remote_code",
         "data": "dataset preference_dataset max_samples max_length overlong_rows eval_dataset eval_share",
         "template": "conversation_template_config template_check",
-        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens lr lr_schedule warmup_steps weight_decay "
+        "train": "num_epochs max_steps train_batch_size accumulation_steps micro_batch_tokens memory_limit lr lr_schedule warmup_steps weight_decay "
         "adam_beta1 adam_beta2 adam_eps grad_clip max_skipped_steps seed num_threads packing center_rewards_coefficient",
         "parallel": "plugin mixed_precision dist_timeout",
         "ckpt": "save_path save_interval keep_checkpoints resume push_to_hub",
