@@ -17,7 +17,7 @@ from rlvr.boost.plugins import GEMINI, SHARDING, precision_of
 from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.core.advantages import get_estimator
 from rlvr.core.logprobs import CPU_BLOCK
-from rlvr.memory.footprint import BFLOAT16, FLOAT32, Footprint
+from rlvr.memory.footprint import BFLOAT16, FLOAT32, Footprint, footprint_of
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
 from rlvr.models.lora_config import is_adapter
@@ -129,22 +129,22 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     m, run = config.model, precision_of(config.parallel, precision)
     lora, trusts = lora_settings(m), m.trust_remote_code
     make = partial(role_memory, config.parallel, world_size, precision)
-    actor = Footprint(m.pretrain, run, trusts, lora)
+    actor = footprint_of(m.pretrain, run, trusts, lora)
     values = actor.hidden + 1 if m.share_trunk else 0
     roles = [make("actor", actor.parameters + values, actor.learned + values)]
     models = {"actor": actor}
     if _has_critic(config):
-        critic = actor if m.rm_pretrain in (None, m.pretrain) else Footprint(str(m.rm_pretrain), run, trusts, lora)
+        critic = actor if m.rm_pretrain in (None, m.pretrain) else footprint_of(str(m.rm_pretrain), run, trusts, lora)
         learned = critic.backbone_learned + critic.hidden + 1
         shared = lora is not None and critic is actor and config.parallel.plugin != "fsdp"  # which cuts each role's
         roles.append(make("critic", learned if shared else critic.backbone_parameters + critic.hidden + 1, learned))
         models["critic"] = critic
     if config.algo.kl_coef and (lora is None or m.ref_model):
-        reference = actor if m.ref_model is None else Footprint(m.ref_model, run, trusts)
+        reference = actor if m.ref_model is None else footprint_of(m.ref_model, run, trusts)
         roles.append(_frozen_memory(config.parallel, world_size, run, "reference", reference.parameters))
     if path := m.rm_checkpoint_path:
         base = m.rm_pretrain or m.pretrain
-        reward = Footprint(base if is_adapter(path) else path, run, trusts)
+        reward = footprint_of(base if is_adapter(path) else path, run, trusts)
         count = reward.backbone_parameters + reward.hidden
         roles.append(_frozen_memory(config.parallel, world_size, run, "reward model", count))
         models["reward model"] = reward
@@ -364,7 +364,7 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
         attention.install()
     m, is_sft = config.model, isinstance(config, SFTConfig)
     lora = lora_settings(m, continues=is_sft)
-    model = Footprint(m.pretrain, precision_of(config.parallel, precision), m.trust_remote_code, lora)
+    model = footprint_of(m.pretrain, precision_of(config.parallel, precision), m.trust_remote_code, lora)
     head = model.hidden  # of a reward model
     count, learned = (
         (model.parameters, model.learned)

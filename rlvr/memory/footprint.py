@@ -28,6 +28,28 @@ from rlvr.models.lora_config import LoraSettings, import_peft
 from rlvr.models.tiny import build_tiny_tokenizer, tiny_config
 
 FLOAT32, BFLOAT16 = 4, 2
+_kept: "dict[str, Footprint] | None" = None
+
+
+@contextmanager
+def kept_footprints() -> Iterator[None]:
+    """Within the block a footprint that was asked for before is not made again, nor a pass over it that was counted."""
+    global _kept
+    _kept = {}
+    try:
+        yield
+    finally:
+        _kept = None
+
+
+def footprint_of(
+    name: str, precision: Precision, trust_remote_code: bool = False, lora: LoraSettings | None = None
+) -> "Footprint":
+    """The footprint of a model; arguments and errors are those of `Footprint`."""
+    key = repr((name, precision, trust_remote_code, lora))
+    if _kept is None:
+        return Footprint(name, precision, trust_remote_code, lora)
+    return _kept.setdefault(key, _kept.get(key) or Footprint(name, precision, trust_remote_code, lora))
 
 
 class Footprint:
@@ -48,6 +70,7 @@ class Footprint:
     ) -> None:
         self.name, self.precision = name, precision
         self._mode = FakeTensorMode()
+        self._counted: dict[tuple[str, int, int], int] = {}
         config, arguments = read_config(name, trust_remote_code), {DTYPE_ARGUMENT: precision.weights}
         with torch.device("meta"):
             self.model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **arguments)
@@ -100,14 +123,26 @@ class Footprint:
 
     def saved_bytes(self, rows: int, tokens: int) -> int:
         """Bytes that the decoder's forward pass over [rows, tokens] ids keeps for the backward pass, weights excluded."""
+        return self._once("saved", rows, tokens, self._saved_bytes)
+
+    def inference_bytes(self, rows: int, tokens: int) -> int:
+        """Most bytes that exist at once in the decoder's forward pass without gradients, weights excluded."""
+        return self._once("inference", rows, tokens, self._inference_bytes)
+
+    def _once(self, kind: str, rows: int, tokens: int, count: Callable[[int, int], int]) -> int:
+        key = (kind, rows, tokens)
+        if key not in self._counted:
+            self._counted[key] = count(rows, tokens)
+        return self._counted[key]
+
+    def _saved_bytes(self, rows: int, tokens: int) -> int:
         with self._running(), _counting(self.model) as count:
             states = self._forward(rows, tokens)
             total = count()
             del states  # only now: while they live, so does the graph that holds the saved tensors
         return total
 
-    def inference_bytes(self, rows: int, tokens: int) -> int:
-        """Most bytes that exist at once in the decoder's forward pass without gradients, weights excluded."""
+    def _inference_bytes(self, rows: int, tokens: int) -> int:
         with self._running(), torch.no_grad(), _Living() as living:
             self._forward(rows, tokens)
         return living.peak

@@ -11,6 +11,7 @@ from rlvr.boost.plugins import resolve_precision
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.errors import UserError
 from rlvr.memory.estimate import Estimate, estimate, estimate_supervised, micro_batch_rows, row_tokens, rows_of_a_pass
+from rlvr.memory.footprint import kept_footprints
 from rlvr.memory.usage import readable
 
 AnyConfig = Config | SFTConfig | RewardTrainingConfig
@@ -63,6 +64,11 @@ def fit_memory(config: AnyConfig, world_size: int, device: torch.device) -> str 
             return needed_bytes(estimate(changed, world_size, precision, on_gpu), on_gpu)
         return needed_bytes(estimate_supervised(changed, world_size, precision, on_gpu), on_gpu)
 
+    with kept_footprints():  # each trial asks for the same models
+        return _cut(config, world_size, text, limit, needs)
+
+
+def _cut(config: AnyConfig, world_size: int, text: str, limit: int, needs: Callable[[AnyConfig], int]) -> str | None:
     if needs(config) <= limit:
         return None
     tokens = row_tokens(config)
