@@ -7,11 +7,13 @@ they are. Nothing in the run's folder is changed.
 """
 
 import math
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any
 
 import torch
@@ -218,9 +220,21 @@ class _Row(Callback):
 
 
 @contextmanager
+def _scratch_folder() -> Iterator[str]:
+    """A folder for the time of the block, of the same name in all processes, whose settings must be the same."""
+    own = os.environ.get("MASTER_PORT", str(os.getpid()))
+    folder = Path(gettempdir()) / f"rlvr-replay-{own}"
+    try:
+        yield str(folder)
+    finally:
+        if int(os.environ.get("LOCAL_RANK", "0")) == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
 def opened(config: Config) -> Iterator[Bench]:
     """A bench with the roles of a run as they start. Collective."""
-    with TemporaryDirectory(prefix="rlvr-replay-") as folder:
+    with _scratch_folder() as folder:
         ckpt = replace(config.ckpt, save_path=folder, save_interval=0, resume=False, push_to_hub=None)
         config = replace(config, ckpt=ckpt, log=LogConfig(progress=False, num_sample_generations=0))
         with hosted(config) as (session, plan, host):

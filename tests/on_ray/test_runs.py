@@ -28,6 +28,7 @@ from rlvr.models.tiny import build_tiny_tokenizer
 from rlvr.ray.cluster import Cluster, collect, connect
 from rlvr.ray.groups import Size, sizes
 from rlvr.ray.rewards import RewardWorkers
+from rlvr.replay.repeat import first_difference
 from rlvr.run import assembly
 from rlvr.trainer.base import Interrupted
 
@@ -140,6 +141,18 @@ def same(one: Path, other: Path) -> bool:
 @pytest.fixture(scope="module")
 def local(micro_model, tmp_path_factory, process) -> Path:
     return train(settings(micro_model, tmp_path_factory.mktemp("local") / "run", remote=False))
+
+
+def test_a_journal_is_the_local_trainers_and_its_steps_are_computed_again(cast, micro_model, tmp_path, capsys) -> None:
+    runs = [tmp_path / "ray", tmp_path / "local"]
+    for folder in runs:
+        journal = {"log": {"journal": 9}, "ckpt": {"save_path": str(folder), "save_interval": 1, "keep_checkpoints": 9}}
+        train(settings(micro_model, folder, remote=folder.name == "ray", **journal))
+    assert first_difference(*runs).step is None and first_difference(*runs).same_steps > 1
+    capsys.readouterr()
+    assert main(["replay", str(runs[0]), "--bisect", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [step["same"] for step in found] == [True] * first_difference(*runs).same_steps
 
 
 def test_one_process_a_role_gives_the_local_trainers_losses_and_weights(cast, local, micro_model, tmp_path) -> None:
