@@ -113,7 +113,7 @@ def test_rows_that_are_left_out_are_counted(capsys, tmp_path) -> None:
         ("--eval_share", "0.1", "--eval_dataset", "x.jsonl"),
         ("--micro_batch_tokens", "10"),
         ("--num_epochs", "3"),
-        ("--question_column", "q", "--prompt_text_column", "p"),
+        ("--prompt_text_column", "p", "--question_column", "q"),
         ("--max_length", "0"),
         ("--log_interval", "0"),
         ("--plugin", "gemini_auto"),
@@ -123,7 +123,9 @@ def test_rows_that_are_left_out_are_counted(capsys, tmp_path) -> None:
         ("--nonsense", "1"),
     ],
 )
-def test_settings_that_can_not_work_say_why(capsys, command, flags, tmp_path) -> None:
+def test_settings_that_can_not_work_say_why(capsys, command, flags, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.jsonl", GOOD[command])
     assert flags[0].removeprefix("--pretrain") in fails(capsys, command, tmp_path, *flags)
 
 
@@ -140,7 +142,8 @@ def test_data_that_can_not_be_used(capsys, command, tmp_path) -> None:
 
 
 def test_columns_without_their_partner(capsys, tmp_path) -> None:
-    assert "--text_column" in fails(capsys, "sft", tmp_path, "--prompt_text_column", "p")
+    data = write(tmp_path / "d.jsonl", GOOD["sft"])
+    assert "--text_column" in fails(capsys, "sft", tmp_path, "--dataset", data, "--prompt_text_column", "p")
     assert "--center_rewards_coefficient -1" in fails(
         capsys, "reward-model", tmp_path, "--center_rewards_coefficient", "-1"
     )

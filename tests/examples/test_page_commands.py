@@ -47,6 +47,7 @@ ELSEWHERE = {
     "my_template.json": "the hub can't be reached: tests/docs/test_snippets.py checks that template",
     "python train.py": "tests/examples/test_standalone.py",
     "--pythons": "environments of other graders: tests/leaderboard/test_measure.py",
+    "rlvr replay": "needs a run with a journal: tests/replay/test_replay.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
 LONG = ("benchmarks", "tests.faults")

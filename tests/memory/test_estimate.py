@@ -59,14 +59,14 @@ def test_blocks_of_attention_are_counted_as_one_after_the_other(process, monkeyp
 
     attention.install()
     monkeypatch.setattr(attention, "BLOCK", 2 * 40 * 40)
-    measured, counted = Footprint("tiny", Precision(autocast=torch.bfloat16)), []
+    counted: list[object] = []
     blocks = attention._blocks
     for with_all in (False, True):
         if with_all:
             monkeypatch.setattr(footprint, "_one_block", nullcontext)
             monkeypatch.setattr(attention, "_blocks", lambda q, k: counted.append(found := blocks(q, k)) or found)
-        sizes = measured.saved_bytes(16, 40), measured.inference_bytes(16, 40)
-        counted.append(sizes)
+        measured = Footprint("tiny", Precision(autocast=torch.bfloat16))
+        counted.append((measured.saved_bytes(16, 40), measured.inference_bytes(16, 40)))
     of_one, of_all = [entry for entry in counted if isinstance(entry, tuple)]
     assert of_one == of_all
     assert max(len(entry) for entry in counted if isinstance(entry, list)) > 8

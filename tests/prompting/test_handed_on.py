@@ -129,7 +129,6 @@ def test_a_template_of_ones_own_is_found_again_by_chat_and_evaluation(tmp_path: 
     [
         ("text", "rlvr_template in"),
         ({}, "chat_template"),
-        ({"chat_template": "someone/else", "system_message": "", "stop_ids": None}, "response_format_tags"),
         (
             {"chat_template": "someone/else", "system_message": "", "stop_ids": None, "response_format_tags": "OWN"},
             "no jinja",

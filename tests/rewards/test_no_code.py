@@ -28,6 +28,7 @@ BUILT_INS = frozenset({"eval", "exec", "compile", "breakpoint", "input"})
 UNPICKLES = frozenset("pickle cloudpickle dill joblib marshal shelve cPickle _pickle".split())
 
 ALLOWED = {
+    ("rlvr/models/loading.py", "import_module"): "a module of transformers, named there",
     ("rewards/registry.py", "import_module"): "a reward plugin, which the user names",
     ("rewards/registry.py", "exec_module"): "a reward plugin, which the user names",
     (

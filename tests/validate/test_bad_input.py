@@ -173,7 +173,6 @@ def template(path: Path, **changes) -> str:
 def test_template_mistakes(capsys, tmp_path) -> None:
     path = tmp_path / "t.json"
     flag = "--conversation_template_config"
-    assert "response_format_tags" in fails(capsys, tmp_path, flag, template(path, response_format_tags=None))
     assert "stop_idz" in fails(capsys, tmp_path, flag, template(path, stop_idz=[1]))
     assert "99999" in fails(capsys, tmp_path, flag, template(path, stop_ids=[99999]))
     assert "<|nope|>" in fails(capsys, tmp_path, flag, template(path, stop_ids=["<|nope|>"]))
