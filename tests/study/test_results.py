@@ -156,7 +156,7 @@ def test_sigterm_stops_the_runs_once_and_begins_no_other(tmp_path: Path, monkeyp
         "print('training', flush=True)\ntime.sleep(120)"
     )
     monkeypatch.setattr(module, "command_of", lambda run, threads: [sys.executable, "-c", code])
-    study = a_study(tmp_path)
+    study, before = a_study(tmp_path), signal.getsignal(signal.SIGTERM)
 
     def stop_when_two_train() -> None:
         while (
@@ -175,7 +175,7 @@ def test_sigterm_stops_the_runs_once_and_begins_no_other(tmp_path: Path, monkeyp
         carry_out(study.runs, 2, told.append)
     logs = [(run.folder / "log.txt").read_text() for run in study.runs if (run.folder / "log.txt").is_file()]
     assert logs == ["training\ntold to stop\n"] * 2 and told == ["0 of 4 runs are finished, 4 to do, 2 at a time"]
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_runs_of_other_lengths_are_compared_after_as_many_responses() -> None:
