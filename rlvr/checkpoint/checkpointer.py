@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch.distributed as dist
 from torch import Tensor
@@ -33,6 +33,8 @@ from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
 from rlvr.models.saved import trained_model
+
+T = TypeVar("T")
 
 FORMAT = 4
 """Format of checkpoints. A checkpoint of another is refused."""
@@ -139,8 +141,13 @@ class BoostedRole:
 
     def digest(self) -> str:
         with self.role.full_precision_weights() as module:
-            is_main = not dist.is_initialized() or dist.get_rank() == 0
-            return str(gather_json(weights_digest(module.state_dict().items(), whole=True) if is_main else None)[0])
+            return _in_main(lambda: weights_digest(module.state_dict().items(), whole=True))
+
+
+def _in_main(compute: Callable[[], T]) -> T:
+    """What rank 0 computes (plain JSON), in all processes. Collective."""
+    is_main = not dist.is_initialized() or dist.get_rank() == 0
+    return gather_json(compute() if is_main else None)[0]
 
 
 class NotFinite(UserError):
@@ -153,8 +160,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
     Raises:
         NotFinite: in every process, if it holds a number that is not finite.
     """
-    is_main = not dist.is_initialized() or dist.get_rank() == 0
-    name = gather_json(not_finite(tensors) if is_main else None)[0]
+    name = _in_main(lambda: not_finite(tensors))
     if name is not None:
         raise NotFinite(f"the model is broken: {name} holds numbers that are not finite")
 

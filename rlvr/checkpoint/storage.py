@@ -60,10 +60,11 @@ def list_checkpoints(save_path: str | Path) -> list[Path]:
     """The checkpoints under a run's folder, oldest first."""
     folder = Path(save_path) / FOLDER
     found = [p for p in folder.iterdir() if _NAME.match(p.name)] if folder.is_dir() else []
-    return sorted(found, key=_order)
+    return sorted(found, key=place_of)
 
 
-def _order(path: Path) -> tuple[int, int]:
+def place_of(path: Path) -> tuple[int, int]:
+    """The episodes that were finished when a checkpoint was written, and the safe points of the next."""
     match = _NAME.match(path.name)
     assert match
     return int(match[1]), int(match[2] or 0)
@@ -316,7 +317,7 @@ def prune(save_path: str | Path, keep: int, written: Path) -> None:
     resumed from. Later ones than `written`, which are there after a run went on from an earlier one, stay: the run overwrites
     them, or deletes them once they are old.
     """
-    up_to_now = [c for c in list_checkpoints(save_path) if _order(c) <= _order(written)]
+    up_to_now = [c for c in list_checkpoints(save_path) if place_of(c) <= place_of(written)]
     kept = [c for c in up_to_now if c == written or _has_all_bytes(c)][-max(1, keep) :]
     for old in up_to_now:
         if old not in kept:

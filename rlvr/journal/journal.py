@@ -17,6 +17,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,8 @@ class Journal:
             UserError: the file is missing or damaged.
         """
         path = self._place(step) / f"experience-{rank}.safetensors"
-        try:
+        with _reading(path):
             return _read_experience(path)
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError, zlib.error, RuntimeError) as error:
-            raise UserError(f"{path} can't be read: {error}") from None
 
     def samples(self, step: int, rank: int) -> list[list[JournalledSample]]:
         """The samples of one process, one list for each collect step.
@@ -122,10 +121,8 @@ class Journal:
         """
         found = []
         for path in sorted(self._place(step).glob(f"samples-{rank}-*.json.gz"), key=_collect_step):
-            try:
+            with _reading(path):
                 found.append([_sample(row) for row in json.loads(gzip.decompress(path.read_bytes()))])
-            except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error) as error:
-                raise UserError(f"{path} can't be read: {error}") from None
         return found
 
     # Writing.
@@ -137,19 +134,13 @@ class Journal:
         rows = [_row(sample, result) for sample, result in zip(samples, results, strict=True)]
         # A column of the data that JSON does not know is kept as its text.
         data = gzip.compress(json.dumps(rows, default=str).encode(), compresslevel=6, mtime=0)
-        self._write(step, f"samples-{rank}-{collect_step}.json.gz", data)
+        with self._written(step, f"samples-{rank}-{collect_step}.json.gz") as draft:
+            draft.write_bytes(data)
 
     def write_experience(self, step: int, rank: int, items: Sequence[Experience], meter: Mapping[str, Any]) -> None:
         """Keep a process's buffer, and its meter."""
-        folder = self._place(step)
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".new-experience-{rank}"
-        try:
+        with self._written(step, f"experience-{rank}.safetensors") as draft:
             _write_experience(draft, items, meter)
-            draft.replace(folder / f"experience-{rank}.safetensors")
-        except (OSError, SafetensorError) as error:
-            draft.unlink(missing_ok=True)
-            raise UserError(f"can't write the journal {folder}: {error}; free space and go on with --resume") from None
 
     def write_info(self, info: StepInfo) -> None:
         """Keep the rest; with `after` set, the step is whole."""
@@ -170,25 +161,27 @@ class Journal:
 
     def bytes_per_token(self) -> float:
         """Bytes on disk for each response token, over all steps that are whole."""
-        files = sum(p.stat().st_size for step in self.steps() for p in self._place(step).iterdir())
-        tokens = 0
-        for step in self.steps():
-            for rank in range(self.info(step).processes):
-                tokens += sum(len(item.response_ids) for item in self.experience(step, rank)[0])
+        folders = [self._place(step) for step in self.steps()]
+        files = sum(p.stat().st_size for folder in folders for p in folder.iterdir())
+        tokens = sum(_tokens(p) for folder in folders for p in folder.glob("experience-*.safetensors"))
         return files / tokens if tokens else 0.0
 
-    def _write(self, step: int, name: str, data: bytes) -> None:
+    @contextmanager
+    def _written(self, step: int, name: str) -> Iterator[Path]:
+        """A draft to write, which becomes the file of a step.
+
+        Raises:
+            UserError: it can't be written.
+        """
         folder = self._place(step)
         draft = folder / f".new-{name}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(data)
+            yield draft
             draft.replace(folder / name)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             draft.unlink(missing_ok=True)
-            raise UserError(
-                f"can't write the journal {folder}: {error.strerror}; free space and go on with --resume"
-            ) from None
+            raise UserError(f"can't write the journal {folder}: {error}; free space and go on with --resume") from None
 
     def _place(self, step: int) -> Path:
         return self.folder / f"step-{step:06d}"
@@ -206,6 +199,15 @@ class Journal:
     def _described(self) -> str:
         steps = self.steps()
         return f"{len(steps)} steps, {steps[0]} to {steps[-1]}" if steps else "none (train with --journal)"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What a damaged file of the journal raises, as one message."""
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, EOFError, zlib.error, RuntimeError) as error:
+        raise UserError(f"{path} can't be read: {error}") from None
 
 
 # Tensors.
@@ -226,6 +228,13 @@ def _write_experience(path: Path, items: Sequence[Experience], meter: Mapping[st
         packed[name], dtypes[name] = _pack(whole), f"{whole.dtype} {len(whole)}"
     about = {"rows": len(items), "dtypes": dtypes, "meter": meter, "no_reference": shared}
     save_file(packed, path, metadata={"about": json.dumps(about)})
+
+
+def _tokens(path: Path) -> int:
+    """Response tokens in a file of experience, of which only the head is read."""
+    with _reading(path), safe_open(path, framework="pt") as file:
+        said = json.loads(file.metadata()["about"])["dtypes"]
+    return int(said["response_ids"].split()[1]) if said else 0
 
 
 def _read_experience(path: Path) -> tuple[list[Experience], dict[str, Any]]:

@@ -46,10 +46,13 @@ def footprint_of(
     name: str, precision: Precision, trust_remote_code: bool = False, lora: LoraSettings | None = None
 ) -> "Footprint":
     """The footprint of a model; arguments and errors are those of `Footprint`."""
-    key = repr((name, precision, trust_remote_code, lora))
+    asked = (name, precision, trust_remote_code, lora)
     if _kept is None:
-        return Footprint(name, precision, trust_remote_code, lora)
-    return _kept.setdefault(key, _kept.get(key) or Footprint(name, precision, trust_remote_code, lora))
+        return Footprint(*asked)
+    key = repr(asked)
+    if key not in _kept:
+        _kept[key] = Footprint(*asked)
+    return _kept[key]
 
 
 class Footprint:

@@ -1,8 +1,8 @@
-"""Dividing prompts and responses among the processes of a role, and putting their columns and metrics together again."""
+"""Dividing prompts and responses among the processes of a role, and putting their columns together again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -57,13 +57,3 @@ def merge_columns(parts: Sequence[Columns], count: int) -> Columns:
             place = out[rank :: len(parts)]  # a view: the rows of this rank
             (place[:, : values.size(1)] if values.dim() == 2 else place).copy_(values)
     return merged
-
-
-def add_metrics(into: Any, states: Sequence[Mapping[str, Any]]) -> None:
-    """Add the states of other processes' meters to a meter."""
-    for state in states:
-        for name, (total, count) in state["totals"].items():
-            into.add(name, total, count)
-        for name, number in state["counts"].items():
-            into.add_count(name, number)
-        into.add_peaks(state["maxima"])

@@ -23,7 +23,6 @@ from rlvr.ray.groups import (
     PPORolloutRayActorGroup,
     TrainableModelRayActorGroup,
 )
-from rlvr.ray.splitting import add_metrics
 from rlvr.tracking.meter import Meter
 from rlvr.trainer.online import OnlineTrainer
 
@@ -71,7 +70,8 @@ class Learners:
         answers = [group.collect(refs) for group, refs in asked]  # waited for only after both have begun
         self.skipped = max(state["skipped"] for states in answers for state in states)
         for states in answers:
-            add_metrics(meter, states)
+            for state in states:
+                meter.merge(state)
 
     def forget_moments(self) -> None:
         self.actor.collect(self.actor.ask("forget_moments"))

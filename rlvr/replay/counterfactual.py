@@ -20,13 +20,15 @@ from rewards.combine import Combined
 from rlvr.boost.boosted import Boosted
 from rlvr.config import Config, ParallelConfig, RayConfig
 from rlvr.core.kl import kl_estimate
+from rlvr.data.problems import Problem
+from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
-from rlvr.experience.experience import Experience
+from rlvr.experience.experience import Experience, pad
+from rlvr.experience.maker import samples_of
 from rlvr.experience.verdicts import Verdicts
 from rlvr.journal.journal import Journal, JournalledSample
 from rlvr.replay.repeat import Bench, opened, stretch_to
 from rlvr.rollout.engine import Rollout
-from rlvr.scorers.rules import make_sample
 from rlvr.tracking.meter import Meter
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.online import OnlineTrainer
@@ -158,7 +160,7 @@ def _of_all(
             raise UserError(
                 f"step {step} learned from {len(mine)} of {len(said)} responses (--buffer_limit): no counterfactual"
             )
-        _add(meter, state)
+        meter.merge(state)
         items.append([mine[i : i + share] for i in range(0, len(mine), share)])
         samples.append([said[i : i + share] for i in range(0, len(said), share)])
     return (
@@ -166,14 +168,6 @@ def _of_all(
         meter.state_dict(),
         [said for turn in zip(*samples, strict=True) for part in turn for said in part],
     )
-
-
-def _add(meter: Meter, state: Mapping[str, Any]) -> None:
-    for name, (total, count) in state["totals"].items():
-        meter.add(name, total, count)
-    for name, number in state["counts"].items():
-        meter.add_count(name, number)
-    meter.add_peaks(state["maxima"])
 
 
 def _effect(bench: Bench, journal: Journal, step: int, *, regraded: bool, kl_coef: float | None) -> Effect:
@@ -194,9 +188,7 @@ def _effect(bench: Bench, journal: Journal, step: int, *, regraded: bool, kl_coe
     metrics = bench.learn_from(again, meter.state_dict(), weight, whitened=False, also=first)
     with torch.no_grad():
         scores = trainer.maker.run_models(rollouts, {})
-    old = torch.zeros_like(scores.logprobs)
-    for row, item in enumerate(again):
-        old[row, : len(item.logprobs)] = item.logprobs
+    old = pad(again, "logprobs", scores.logprobs.device)
     kl = kl_estimate(old, scores.logprobs, "k3")[scores.mask].double().mean()
     totals = [result.total for result in results if result.total is not None]
     mean = sum(totals) / len(totals) if totals else 0.0
@@ -207,23 +199,12 @@ def _grade(
     trainer: LocalPPOTrainer, rollouts: Sequence[Rollout], samples: Sequence[JournalledSample]
 ) -> list[Combined]:
     """Scores by the reward functions of the trainer."""
-    conversation = trainer.conversation
+    prompts = [
+        Prompt(Problem("", said.question or "", said.gold, said.columns), tuple(rollout.prompt_ids.tolist()))
+        for rollout, said in zip(rollouts, samples, strict=True)
+    ]
     scoring = trainer.maker.reward_model.begin()
-    scoring.add(
-        [
-            make_sample(
-                trainer.tokenizer,
-                rollout.prompt_ids.tolist(),
-                rollout.response_ids.tolist(),
-                gold=said.gold,
-                tags=conversation.tags if conversation else None,
-                question=said.question,
-                finished=said.finished,
-                columns=said.columns,
-            )
-            for rollout, said in zip(rollouts, samples, strict=True)
-        ]
-    )
+    scoring.add(samples_of(trainer.tokenizer, trainer.conversation, prompts, rollouts))
     scoring.complete()
     return scoring.result()
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rlvr.api import hosted
 from rlvr.boost.consistency import differences
-from rlvr.checkpoint.storage import checkpoint_name, list_checkpoints
+from rlvr.checkpoint.storage import list_checkpoints, place_of
 from rlvr.config import Config, LogConfig
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
@@ -132,9 +132,9 @@ def _starts(run: Path) -> dict[int, Path | None]:
     """Finished steps -> the checkpoint after them; None = the run's start. Those within an episode are left out."""
     starts: dict[int, Path | None] = {0: None}
     for path in list_checkpoints(run):
-        number = int(path.name.split("-")[1])
-        if path.name == checkpoint_name(number):
-            starts[number] = path
+        finished, within = place_of(path)
+        if not within:
+            starts[finished] = path
     return starts
 
 

@@ -49,21 +49,21 @@ class Meter:
     def means(self) -> dict[str, float]:
         """The mean of each name over all ranks, each count, and each largest value; names without a single value are left
         out. Collective."""
-        totals: dict[str, list[float]] = {}
-        counts: dict[str, float] = {}
-        maxima: dict[str, float] = {}
         # All ranks' sums at once, and as JSON: ranks may hold different names (no sample of a rank was scored, say), which
         # one reduction for each name would wait for forever.
+        whole = Meter()
         for part in gather_json(self.state_dict()):
-            for name, (total, count) in part["totals"].items():
-                entry = totals.setdefault(name, [0.0, 0.0])
-                entry[0] += total
-                entry[1] += count
-            for name, number in part["counts"].items():
-                counts[name] = counts.get(name, 0.0) + number
-            for name, number in part["maxima"].items():
-                maxima[name] = max(maxima.get(name, number), number)
-        return {name: total / count for name, (total, count) in sorted(totals.items()) if count} | counts | maxima
+            whole.merge(part)
+        means = {name: total / count for name, (total, count) in sorted(whole.totals.items()) if count}
+        return means | whole.counts | whole.maxima
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Add the state of another process's meter."""
+        for name, (total, count) in state["totals"].items():
+            self.add(name, total, count)
+        for name, number in state["counts"].items():
+            self.add_count(name, number)
+        self.add_peaks(state["maxima"])
 
     def state_dict(self) -> dict[str, Any]:
         totals = {name: list(entry) for name, entry in self.totals.items()}
