@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import leftovers
@@ -106,3 +107,19 @@ def micro_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     from saved_models import save_micro_model
 
     return save_micro_model(tmp_path_factory.mktemp("micro"))
+
+
+@pytest.fixture
+def exact_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms of a float64 model in float64. transformers' are in float32 whatever the model is, and round gradients to it: those
+    of a token that several rows begin with then differ from the sum of what each row would have."""
+    import torch
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+    from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
+
+    def forward(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
+        scale = torch.rsqrt(hidden_states.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * (hidden_states * scale)
+
+    for norm in (LlamaRMSNorm, Qwen2RMSNorm):
+        monkeypatch.setattr(norm, "forward", forward)

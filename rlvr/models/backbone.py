@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.lean_layers import make_lean
-from rlvr.models.padding_free import has_much_padding, padding_free_hidden_states
+from rlvr.models.padding_free import is_worth_it, padding_free_hidden_states
 
 # transformers renamed the argument of `from_pretrained`, and before the new name was known it was silently dropped.
 DTYPE_ARGUMENT = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
@@ -22,10 +22,10 @@ DTYPE_ARGUMENT = "dtype" if Version(transformers.__version__) >= Version("4.56")
 def hidden_states(backbone: nn.Module, batch: SequenceBatch, packs: bool = False) -> Tensor:
     """[B, T, H] the decoder's last hidden states; undefined on padding, which nothing reads.
 
-    `packs` says that the decoder can run the rows back to back (`rlvr.models.padding_free`), which is done where there is
-    enough padding to be saved.
+    `packs` says that the decoder can run the rows back to back (`rlvr.models.padding_free`), which is done where
+    enough padding and equal beginnings are saved.
     """
-    if packs and has_much_padding(batch):
+    if packs and is_worth_it(batch):
         return padding_free_hidden_states(backbone, batch)
     return backbone(**model_inputs(backbone, batch), use_cache=False).last_hidden_state
 

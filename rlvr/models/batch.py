@@ -5,6 +5,9 @@ position ids come from the lengths, never from comparing token ids (so EOS == PA
 
     [P P P R R R . .]     a prompt of 3 tokens, a response of 3; T = 8
     [P R R R R . . .]     response_index: the columns of R; response_mask: which of its entries are real
+
+Rows often begin alike: with one system prompt, or with the problem that a group of responses answers. The state of a token
+depends on nothing but what stands before it, so equal beginnings have equal states, and `first_places` says which are equal.
 """
 
 from collections.abc import Sequence
@@ -26,7 +29,9 @@ class SequenceBatch:
         response_index: [B, R] column in T of each response token; 1 where there is none.
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
-        tokens: how many tokens there are.
+        tokens: how many tokens there are that don't end a beginning of an earlier row: what a decoder without padding computes.
+        first_places: [B, T] where, in the flattened batch, the first token stands whose row began as this one's until here:
+            its own place, or that of a token in another row. None on left-padded batches.
         shared_rows: rows hold several sequences, which their position ids tell apart (`rlvr.models.packing`).
     """
 
@@ -37,6 +42,7 @@ class SequenceBatch:
     response_mask: Tensor
     right_padded: bool = False
     tokens: int = 0
+    first_places: Tensor | None = None
     shared_rows: bool = False
 
     @property
@@ -86,6 +92,7 @@ def collate(
     steps = torch.arange(max(1, int(response_lengths.max())))
     response_mask = steps[None, :] < response_lengths[:, None]
     index = (start + prompt_lengths)[:, None] + steps[None, :]
+    first = first_places(input_ids, mask) if padding_side == "right" else None
     return SequenceBatch(
         input_ids=input_ids,
         attention_mask=mask.long(),
@@ -94,5 +101,34 @@ def collate(
         response_index=torch.where(response_mask, index, torch.ones_like(index)),
         response_mask=response_mask,
         right_padded=padding_side == "right",
-        tokens=int(lengths.sum()),
+        tokens=int(lengths.sum()) if first is None else count_first(first, mask),
+        first_places=first,
     )
+
+
+def first_places(ids: Tensor, mask: Tensor) -> Tensor:
+    """[B, T] `SequenceBatch.first_places` of right-padded rows.
+
+    In the order of their ids, rows that begin alike stand side by side: the first row with a token's beginning is then the last
+    one, up to this row, that differs there from the row above it.
+
+    Args:
+        ids: [B, T] token ids.
+        mask: [B, T] true on tokens.
+    """
+    rows, size = ids.shape
+    order = torch.tensor(sorted(range(rows), key=ids.where(mask, -1).tolist().__getitem__))
+    ids, mask = ids[order], mask[order]
+    alike = torch.zeros_like(mask)
+    alike[1:] = ((ids[1:] == ids[:-1]) & mask[1:] & mask[:-1]).cumprod(1).bool()
+    place = torch.arange(rows)[:, None]
+    first_row = place.masked_fill(alike, 0).cummax(0).values  # in that order
+    places = torch.empty_like(ids)
+    places[order] = order[first_row] * size + torch.arange(size)
+    return places
+
+
+def count_first(places: Tensor, mask: Tensor) -> int:
+    """How many tokens are the first with their beginning; arguments as of `first_places`, with its result."""
+    own = torch.arange(places.numel()).view(places.shape)
+    return int(((places == own) & mask.bool()).sum())

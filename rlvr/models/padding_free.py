@@ -1,9 +1,11 @@
 """Padding-free forward passes: the rows of a batch run back to back as one sequence, apart only in attention.
 
 All that a decoder does to single tokens (projections, norms, MLPs: nearly all of its arithmetic at the lengths of
-reasoning on small machines) then costs nothing for padding. Attention lays the tokens out as padded rows again, and runs
-the kernel that the model has anyway. This hooks into transformers' attention interface, so it works for every model that
-uses that interface; `can_run_padding_free` finds out by trying.
+reasoning on small machines) then costs nothing for padding, and is done once for what rows begin with alike
+(`SequenceBatch.first_places`): a system prompt that all have, a problem that a group answers. That is exact, as a token's
+state depends on what stands before it alone, and gradients of all rows add up there. Attention lays the tokens out as padded
+rows again, and runs the kernel that the model has anyway. This hooks into transformers' attention interface, so it works for
+every model that uses that interface; `can_run_padding_free` finds out by trying.
 
 Left out on purpose: kernels for variable lengths (FlashAttention's), which need a GPU and a package of their own. Rows
 that several training examples share are another matter: `rlvr.models.packing`.
@@ -15,32 +17,31 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rlvr.models.batch import SequenceBatch, collate
 
 NAME = "rlvr_padding_free"
 WORTH_IT = 0.95
-"""Share of real tokens in a padded batch from which on leaving padding out would not gain what it costs."""
+"""Share of a padded batch's places, from which on computing only as many tokens would not gain what it costs."""
 
 
 def padding_free_hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
-    """[B, T, H] the decoder's last hidden states of a right-padded batch, computed without padding; 0 on padding."""
-    real = batch.attention_mask.bool()
-    places = real.flatten().nonzero().squeeze(1)  # [N]
-    rows = torch.zeros_like(batch.input_ids).masked_scatter(real, torch.arange(len(places), device=places.device))
-    with _installed(backbone, _Layout(rows, places)):
-        hidden = backbone(
-            input_ids=batch.input_ids[real][None], position_ids=batch.position_ids[real][None], use_cache=False
-        ).last_hidden_state[0]  # [N, H]
-    flat = hidden.new_zeros(real.numel(), hidden.size(1)).index_copy(0, places, hidden)  # [B * T, H]
-    return flat.view(*real.shape, -1)
+    """[B, T, H] the decoder's last hidden states of a right-padded batch; each beginning is computed once, padding not at all.
+    Undefined on padding."""
+    layout = _Layout.of(batch)
+    ids, positions = (x.flatten()[layout.computed][None] for x in (batch.input_ids, batch.position_ids))
+    with _installed(backbone, layout):
+        hidden = backbone(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state[0]  # [N, H]
+    return layout.spread(hidden)
 
 
-def has_much_padding(batch: SequenceBatch) -> bool:
-    """True for a batch with enough padding to be worth it. The number of tokens is known without waiting for the device."""
-    return batch.right_padded and not batch.shared_rows and batch.tokens < WORTH_IT * batch.input_ids.numel()
+def is_worth_it(batch: SequenceBatch) -> bool:
+    """True for a batch with enough padding and equal beginnings. Their number is known without waiting for the device."""
+    return batch.first_places is not None and batch.tokens < WORTH_IT * batch.input_ids.numel()
 
 
 def recomputes_activations(backbone: nn.Module) -> bool:
@@ -51,7 +52,7 @@ def recomputes_activations(backbone: nn.Module) -> bool:
 
 @torch.no_grad()
 def can_run_padding_free(backbone: nn.Module) -> bool:
-    """True if the decoder gives the same states without padding as with it, tried on nine tokens in three rows.
+    """True if the decoder gives the same states without padding as with it, tried on three rows, two of which begin alike.
 
     Never with sliding windows or chunked attention (a batch as short as this would not show the difference), nor with
     another kernel than PyTorch's own.
@@ -62,7 +63,7 @@ def can_run_padding_free(backbone: nn.Module) -> bool:
         return False
     device = next(backbone.parameters()).device
     ids = torch.arange(9) % config.vocab_size
-    batch = collate([ids[:1], ids[1:2], ids[4:5]], [ids[:0], ids[2:4], ids[5:]]).to(device)
+    batch = collate([ids[:1], ids[1:3], ids[1:3]], [ids[:0], ids[3:4], ids[5:]]).to(device)
     was_training = backbone.training
     backbone.eval()
     try:
@@ -81,12 +82,73 @@ def _has_window(config: Any) -> bool:
     return bool(uses and getattr(config, "sliding_window", None)) or bool(getattr(config, "attention_chunk_size", None))
 
 
-class _Layout(NamedTuple):
-    """N tokens that run back to back, as B padded rows of T: `rows` [B, T] are places among the N (0 on padding), `places`
-    [N] are places in the flattened rows."""
+class _Choice(NamedTuple):
+    """Some of a tensor's entries, in some order and perhaps several times, and the way back for gradients."""
 
-    rows: Tensor
     places: Tensor
+    """[S] which entry stands at each of S places."""
+    order: Tensor
+    """The places that count, by entry."""
+    bounds: Tensor
+    """[entries + 1] where in `order` the places of each entry begin, and its end."""
+
+    @staticmethod
+    def of(places: Tensor, entries: int, counts: Tensor | None = None) -> "_Choice":
+        """`places` [S] of so many entries. Gradients at places that don't count (`counts` [S] is false) are known to be 0."""
+        numbers = places if counts is None else places.masked_fill(~counts, entries)
+        order = numbers.argsort(stable=True)
+        per_entry = torch.bincount(numbers, minlength=entries + 1)[:entries]
+        return _Choice(places, order[: int(per_entry.sum())], F.pad(per_entry.cumsum(0), (1, 0)))
+
+
+class _Layout(NamedTuple):
+    """N tokens that are computed, back to back, and the B padded rows of T that they stand in."""
+
+    shape: torch.Size
+    """[B, T]"""
+    computed: Tensor
+    """[N] their places in the flattened rows; of tokens that several rows have, the first."""
+    rows: _Choice
+    """The N tokens as B * T places; any token on padding."""
+    back: _Choice
+    """The B * T places as N tokens."""
+
+    @staticmethod
+    def of(batch: SequenceBatch) -> "_Layout":
+        assert batch.first_places is not None
+        real, first = batch.attention_mask.flatten().bool(), batch.first_places.flatten()
+        own = first == torch.arange(len(first), device=first.device)
+        computed = (real & own).nonzero().squeeze(1)
+        numbers = (real & own).cumsum(0) - 1
+        rows = _Choice.of(numbers[first].masked_fill(~real, 0), len(computed), real)
+        return _Layout(batch.input_ids.shape, computed, rows, _Choice.of(computed, len(first)))
+
+    def spread(self, states: Tensor) -> Tensor:
+        """[B, T, ...] from [N, ...]"""
+        return _Take.apply(states, self.rows).unflatten(0, self.shape)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """[N, ...] from [B, T, ...]"""
+        return _Take.apply(rows.flatten(0, 1), self.back)
+
+
+class _Take(torch.autograd.Function):
+    """The chosen entries. Gradients of an entry that stands at many places are added up in float32 and rounded once, where
+    indexing would round after each of them; and on a CPU in a tenth of the time."""
+
+    @staticmethod
+    def forward(ctx: Any, entries: Tensor, choice: _Choice) -> Tensor:
+        ctx.save_for_backward(choice.order, choice.bounds)
+        return entries.index_select(0, choice.places)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, None]:
+        order, bounds = ctx.saved_tensors
+        flat = d_out.flatten(1)
+        return F.embedding_bag(order, flat, bounds, mode="sum", include_last_offset=True).view(
+            -1, *d_out.shape[1:]
+        ), None
 
 
 # Attention functions get no arguments of ours through a transformers model, so the layout is handed to them here.
@@ -111,13 +173,14 @@ def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Causal attention within each row: [1, heads, N, D] queries, keys and values to [1, N, heads, D]."""
-    rows, places = _layout.get()
-    padded = [x[0].transpose(0, 1)[rows].transpose(1, 2) for x in (query, key, value)]  # [B, heads, T, D]
+    layout = _layout.get()
+    # [B, heads, T, D]. Queries of equal beginnings go in for each row, which costs less than telling them apart would.
+    padded = [layout.spread(x[0].transpose(0, 1)).transpose(1, 2) for x in (query, key, value)]
     # Rows are right-padded, so causality alone keeps their tokens from padding; the mask that the model made spans the
     # N tokens of all rows, and would be wrong here.
     kwargs["is_causal"] = True
     out, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](module, *padded, None, **kwargs)  # [B, T, heads, D]
-    return out.flatten(0, 1)[places][None], None
+    return layout.gather(out)[None], None
 
 
 ALL_ATTENTION_FUNCTIONS[NAME] = _attention

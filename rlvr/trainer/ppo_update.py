@@ -227,15 +227,21 @@ class Learner:
         return self.cut(items) if size.tokens else []
 
     def cut(self, items: Sequence[Experience]) -> list[MicroBatch]:
-        """The items of an optimizer step as micro-batches of similar length; the same number on every rank. Collective.
+        """The items of an optimizer step as micro-batches that cost little; the same number on every rank. Collective.
 
         Each holds at most this replica's share of `train_batch_size` responses and, if that is set, `micro_batch_tokens`
         tokens.
         """
         t = self.config.train
         rows = max(1, t.train_batch_size // self.replicas)
-        lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
-        passes = cut_on_all_ranks(lengths, rows, self.device, max_tokens=t.micro_batch_tokens, packed=self.packs)
+        ids = [[*item.prompt_ids.tolist(), *item.response_ids.tolist()] for item in items]
+        passes = cut_on_all_ranks(
+            [len(row) for row in ids],
+            rows,
+            self.device,
+            max_tokens=t.micro_batch_tokens,
+            sequences=ids if self.packs else None,
+        )
         return [self.make_micro_batch([items[i] for i in places]) for places in passes]
 
     def make_micro_batch(self, items: Sequence[Experience]) -> MicroBatch:

@@ -81,8 +81,12 @@ class RewardModelTrainer(SupervisedTrainer[Pair]):
 
     def _row_tokens(self, row: Sequence[Pair]) -> int:
         # Both responses run in one batch, which pads the shorter one unless the model runs without padding.
-        of_pair = sum if self.role.unwrapped.packs else lambda lengths: 2 * max(lengths)
-        return sum(of_pair((len(pair.chosen), len(pair.rejected))) for pair in row)
+        if self.role.unwrapped.packs:
+            return sum(len(pair.chosen) + len(pair.rejected) - len(pair.prompt) for pair in row)
+        return sum(2 * max(len(pair.chosen), len(pair.rejected)) for pair in row)
+
+    def _row_ids(self, row: Sequence[Pair]) -> Sequence[int]:
+        return [token for pair in row for token in pair.chosen]
 
     def _weight(self, item: Pair) -> float:
         return 1.0

@@ -75,6 +75,9 @@ class SFTTrainer(SupervisedTrainer[Example]):
     def _row_tokens(self, row: Sequence[Example]) -> int:
         return sum(len(example.ids) for example in row)
 
+    def _row_ids(self, row: Sequence[Example]) -> Sequence[int]:
+        return [token for example in row for token in example.ids]
+
     def _weight(self, item: Example) -> float:
         return len(item.learned)
 

@@ -238,8 +238,9 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         rows = self._rows(items)
         lengths = [self._row_tokens(row) for row in rows]
         most = max(1, t.train_batch_size // self.world_size)
-        packed = getattr(self.role.unwrapped, "packs", False)
-        passes = cut_on_all_ranks(lengths, most, self._device(), max_tokens=t.micro_batch_tokens, packed=packed)
+        packs = getattr(self.role.unwrapped, "packs", False)
+        ids = [self._row_ids(row) for row in rows] if packs else None
+        passes = cut_on_all_ranks(lengths, most, self._device(), max_tokens=t.micro_batch_tokens, sequences=ids)
         return [[rows[i] for i in places] for places in passes]
 
     def _total_weight(self, items: Sequence[T]) -> float:
@@ -280,7 +281,12 @@ class SupervisedTrainer(BaseTrainer, Generic[T]):
         """After the last step, before the result is saved."""
 
     @abstractmethod
-    def _row_tokens(self, row: Sequence[T]) -> int: ...
+    def _row_tokens(self, row: Sequence[T]) -> int:
+        """Tokens that the model computes for a row by itself."""
+
+    @abstractmethod
+    def _row_ids(self, row: Sequence[T]) -> Sequence[int]:
+        """The token ids that the row begins with, by which rows that begin alike are told."""
 
     @abstractmethod
     def _weight(self, item: T) -> float: ...

@@ -9,7 +9,7 @@ from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
-from rlvr.models.padding_free import can_run_padding_free, has_much_padding, padding_free_hidden_states
+from rlvr.models.padding_free import can_run_padding_free, is_worth_it, padding_free_hidden_states
 
 WITHOUT_PADDING = ("llama", "gpt2", "qwen2-tied")
 
@@ -44,20 +44,53 @@ def test_the_models_settings_are_left_as_they_were() -> None:
     assert model.config._attn_implementation == "sdpa" and "padding_free" not in model.config.to_json_string()
 
 
-def test_only_padding_that_is_worth_it_is_saved() -> None:
-    ids = torch.arange(8)
-    even, uneven = collate([ids, ids], [ids, ids[:7]]), collate([ids, ids], [ids, ids[:2]])
+def test_only_what_is_worth_it_is_left_out() -> None:
+    ids, others = torch.arange(8), torch.arange(1, 9)
+    even, uneven = collate([ids, others], [ids, ids[:7]]), collate([ids, others], [ids, ids[:2]])
+    alike = collate([ids, ids], [ids, others])
     left = collate([ids, ids], [ids, ids[:2]], padding_side="left")
-    assert [has_much_padding(batch) for batch in (even, uneven, left)] == [False, True, False]
+    assert [is_worth_it(batch) for batch in (even, uneven, alike, left)] == [False, True, True, False]
 
 
-def test_the_decoder_sees_no_padding() -> None:
+def test_the_decoder_sees_no_padding_and_equal_beginnings_once() -> None:
     """Counted where it matters: the rows of its first matrix product."""
     ids, rows = torch.arange(8), []
     actor = Actor(tiny_model())
     actor.model.model.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
-    actor(collate([ids, ids], [ids, ids[:2]]))
-    assert rows == [26]
+    actor(collate([ids, ids + 1], [ids, ids[:2]]))
+    actor(collate([ids, ids, ids], [ids, ids[:2], ids + 1]))
+    assert rows == [26, 8 + 8 + 8]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_groups_gradients_add_up_where_they_begin_alike(dtype, exact_norms) -> None:
+    """Sixty-four responses to one problem: the same as each by itself, and in bfloat16 no further from it than with padding."""
+    prompt, generator = torch.arange(9) + 2, torch.Generator().manual_seed(0)
+    responses = [torch.randint(2, VOCAB, (1 + i % 7,), generator=generator) for i in range(64)]
+
+    def gradient(dtype: torch.dtype, shared: bool) -> torch.Tensor:
+        actor = Actor(tiny_model().to(dtype))
+        if not shared:
+            actor.keep_padding()
+        actor(collate([prompt] * 64, responses)).logprobs.sum().backward()
+        return torch.cat([p.grad.flatten().double() for p in actor.parameters()])
+
+    exact, shared = gradient(torch.float64, False), gradient(dtype, True)
+    error = (shared - exact).norm() / exact.norm()
+    bound = 1e-12 if dtype == torch.float64 else (gradient(dtype, False) - exact).norm() / exact.norm()
+    assert error <= 1.1 * bound
+
+
+def test_equal_beginnings_are_found() -> None:
+    rows = [[5, 6, 7], [5, 6, 8, 9], [4], [5, 6, 7, 1], [5, 6, 7], [4]]
+    batch = collate([torch.tensor(row[:1]) for row in rows], [torch.tensor(row[1:], dtype=torch.long) for row in rows])
+    beginnings = [[tuple(row[: t + 1]) for t in range(len(row))] for row in rows]
+    places = batch.first_places.tolist()
+    for row, ends in enumerate(beginnings):
+        for t, beginning in enumerate(ends):
+            other, column = divmod(places[row][t], 4)
+            assert column == t and beginnings[other][t] == beginning and places[other][t] == places[row][t]
+    assert batch.tokens == len({beginning for ends in beginnings for beginning in ends})
 
 
 def test_a_reward_model_runs_without_padding_too_and_gives_the_same() -> None:

@@ -7,7 +7,7 @@ from trainer_harness import FixedEngine, loader, make_trainer, weights
 
 from rlvr.trainer.ppo_update import train_actor
 
-pytestmark = pytest.mark.usefixtures("process")
+pytestmark = pytest.mark.usefixtures("process", "exact_norms")
 
 RESPONSES = [[7, 8, 1], [9] * 10, [5, 1], [6, 6, 6, 6, 6, 1], [8] * 10]
 

@@ -1,7 +1,7 @@
 """What makes a step fast changes nothing: generation, losses and all gradients in float64, against the plain way.
 
-The trainer shares the prefill of equal prompts, keeps its own cache, runs batches of similar length without padding and
-without masks, cuts mini-batches into micro-batches, and projects to the vocabulary in blocks of chunks at response
+The trainer shares the prefill of equal prompts, keeps its own cache, runs batches without padding and masks, computes what rows
+begin with alike once, cuts mini-batches into micro-batches, and projects to the vocabulary in blocks of chunks at response
 positions only. The plain way: one big padded batch with an attention mask and position ids, all logits, autograd.
 """
 
@@ -27,7 +27,7 @@ from rlvr.scorers.rules import RLVRRewardModel
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import PPOTrainer
 
-pytestmark = pytest.mark.usefixtures("process")
+pytestmark = pytest.mark.usefixtures("process", "exact_norms")
 LR, KL_COEF, LAM, TEMPERATURE, PROMPTS, GROUP = 0.5, 0.1, 0.9, 0.8, 6, 2
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 
