@@ -4,10 +4,12 @@
 """
 
 import atexit
+import gc
 import json
 import logging
 import os
 import socket
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -42,6 +44,10 @@ OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_A
 """Variables that say to a process which group it belongs to."""
 
 
+LET_GO_S = 0.1
+"""How long threads of a left group have to let go of tensors."""
+
+
 def environment_alone() -> dict[str, str]:
     """The environment for a process that is to belong to no group of this one's."""
     return {name: value for name, value in os.environ.items() if name not in OF_TORCHRUN}
@@ -66,9 +72,17 @@ def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) 
 
 
 def stop() -> None:
-    """Leave the process group."""
+    """Leave the process group.
+
+    gloo's threads let go of the tensors of a collective after those who waited for it have gone on. Where that needs the
+    interpreter and it is being taken down by then, the process ends with SIGABRT ("terminate called without an active
+    exception") after all its work was done. The threads are joined when nothing refers to the group any more, so cycles of
+    dead models go first; what a library may hold besides (FSDP does) is given a moment.
+    """
     if dist.is_initialized():
+        gc.collect()
         dist.destroy_process_group()
+        time.sleep(LET_GO_S)
 
 
 def _default_environment() -> bool:
