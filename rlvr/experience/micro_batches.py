@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from rlvr.boost.process import max_over_ranks
+from rlvr.models.batch import common_beginning
 
 PASS_TOKENS = 128
 """Cost of one more pass, in tokens. With fewer rows than about this, a matrix product waits for the weights to be read rather
@@ -94,12 +95,7 @@ def cut_on_all_ranks(
 
 def _alike(sequences: Sequence[Sequence[int]]) -> list[int]:
     """How many tokens each sequence begins with as the one before it does; 0 for the first."""
-    return [0, *(_common(one, other) for one, other in pairwise(sequences))]
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    places = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(places, min(len(one), len(other)))
+    return [0, *(common_beginning(one, other) for one, other in pairwise(sequences))]
 
 
 def _cheapest(

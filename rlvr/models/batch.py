@@ -106,6 +106,12 @@ def collate(
     )
 
 
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    differing = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))
+
+
 def first_places(ids: Tensor, mask: Tensor) -> Tensor:
     """[B, T] `SequenceBatch.first_places` of right-padded rows.
 

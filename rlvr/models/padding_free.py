@@ -58,8 +58,7 @@ def can_run_padding_free(backbone: nn.Module) -> bool:
     another kernel than PyTorch's own.
     """
     config: Any = backbone.config.get_text_config()  # type: ignore[union-attr, operator]
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if config._attn_implementation != "sdpa" or layers != {"full_attention"} or _has_window(config):
+    if config._attn_implementation != "sdpa" or not attends_to_all(config):
         return False
     device = next(backbone.parameters()).device
     ids = torch.arange(9) % config.vocab_size
@@ -77,9 +76,14 @@ def can_run_padding_free(backbone: nn.Module) -> bool:
     return bool(torch.allclose(padded[real], padding_free[real], atol=1e-2, rtol=1e-3))
 
 
-def _has_window(config: Any) -> bool:
+def attends_to_all(config: Any) -> bool:
+    """True if the layers of a model with this configuration see all tokens before each: no sliding window, no chunks."""
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     uses = getattr(config, "use_sliding_window", True)  # Qwen2 names a window that it does not use
-    return bool(uses and getattr(config, "sliding_window", None)) or bool(getattr(config, "attention_chunk_size", None))
+    window = bool(uses and getattr(config, "sliding_window", None)) or bool(
+        getattr(config, "attention_chunk_size", None)
+    )
+    return kinds == {"full_attention"} and not window
 
 
 class _Choice(NamedTuple):

@@ -1,6 +1,7 @@
 """The decoding loop of the `hf` engine: one batch of prompts to its end, over `model.forward` and our own cache.
 
-What it saves against `model.generate`: the samples of one prompt share its prefill; keys and values are not copied at
+What it saves against `model.generate`: the samples of one prompt share its prefill, and all prompts that of what they begin
+with alike, such as a system prompt; keys and values are not copied at
 each step (`PreallocatedCache`); drawing reads the vocabulary twice instead of many times (`draw_weighted`); rows that have
 ended leave the batch. Tried and left out: transformers' static cache (no faster than its dynamic one on a CPU), and a
 copy of the weights in bfloat16 (no faster than autocast, and further from what is trained). `benchmarks/generate.py`.
@@ -19,6 +20,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlvr.errors import UserError
+from rlvr.models.batch import common_beginning
+from rlvr.models.padding_free import attends_to_all
 from rlvr.rollout.engine import Sampling
 from rlvr.rollout.kv_cache import PreallocatedCache
 
@@ -120,17 +123,19 @@ class ForwardCall:
     Attributes:
         position_ids: true if it takes them (ALiBi models don't).
         keep: its argument that limits logits to the last positions, if it has one.
+        gaps: true if padding may stand between tokens of a row, which a window of columns would count.
     """
 
     position_ids: bool
     keep: str | None
+    gaps: bool
 
     @classmethod
     def of(cls, model: PreTrainedModel) -> "ForwardCall":
         base = model.get_base_model() if hasattr(model, "get_base_model") else model  # an adapter takes anything
         names = inspect.signature(base.forward).parameters
         keep = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in names), None)
-        return cls("position_ids" in names, keep)
+        return cls("position_ids" in names, keep, attends_to_all(model.config.get_text_config()))
 
     def __call__(
         self, model: PreTrainedModel, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: PreallocatedCache
@@ -197,6 +202,8 @@ def _trial_agrees(model: PreTrainedModel) -> bool:
 
 # The loop.
 
+WORTH_SHARING = 16
+"""Tokens that all prompts begin with from which on a pass of their own is worth it."""
 SHRINK_AT = 1 / 16
 """Share of a batch that has to be finished before it shrinks. Little: shrinking moves only as many rows as are left."""
 FIRST_COLUMNS = 256
@@ -277,21 +284,35 @@ class Decoder:
         index: dict[tuple[int, ...], int] = {}  # of each distinct prompt
         rows = torch.tensor([index.setdefault(tuple(p), len(index)) for p in self.prompts], device=self.device)
         unique = list(index)
+        alike = self._prefill_beginning(unique)
         size = max(len(p) for p in unique)
-        # Padded on the left, so that the new tokens of all rows share a column.
-        ids = torch.tensor([[self.pad_id] * (size - len(p)) + list(p) for p in unique], device=self.device)
+        # Padded on the left of what is not alike, so that the new tokens of all rows share a column.
+        ids = torch.tensor([[self.pad_id] * (size - len(p)) + list(p[alike:]) for p in unique], device=self.device)
         lengths = torch.tensor([len(p) for p in unique], device=self.device)
-        mask = (torch.arange(size, device=self.device) >= size - lengths[:, None]).long()
-        positions = (torch.arange(size, device=self.device) - (size - lengths[:, None])).clamp(min=0)
-        self.cache = PreallocatedCache()
+        columns = torch.arange(size, device=self.device)
+        mask = ((columns < alike) | (columns >= alike + size - lengths[:, None])).long()
+        positions = (columns[alike:] - (size - lengths[:, None])).clamp(min=0)
         padded = any(len(p) < size for p in unique)
-        logits = self.call(self.model, ids, mask if padded else None, positions, self.cache)
+        # Several tokens after those in the cache need a mask to be causal by.
+        logits = self.call(self.model, ids, mask if padded or alike else None, positions, self.cache)
         limit = self.sampling.max_new_tokens
         self.cache.expand(rows, size + min(limit, FIRST_COLUMNS))
         self.lengths, self.columns, self.padded = lengths[rows], size, padded
         # [B, size + limit]: made once for all tokens that may come, of which each step takes those that there are.
         self.mask = torch.nn.functional.pad(mask[rows], (0, limit), value=1)
         return logits[rows]
+
+    def _prefill_beginning(self, prompts: Sequence[tuple[int, ...]]) -> int:
+        """Make the cache. If all prompts begin alike with enough tokens, run these once for all. Returns how many."""
+        self.cache = PreallocatedCache()
+        # The first and the last in order have least in common; a token has to be left for each.
+        alike = min(common_beginning(min(prompts), max(prompts)), min(map(len, prompts)) - 1)
+        if len(prompts) == 1 or alike < WORTH_SHARING or not self.call.gaps:
+            return 0
+        ids = torch.tensor([prompts[0][:alike]], device=self.device)
+        self.call(self.model, ids, None, torch.arange(alike, device=self.device)[None], self.cache)
+        self.cache.expand(torch.zeros(len(prompts), dtype=torch.long, device=self.device), max(map(len, prompts)))
+        return alike
 
     def _until_some_end(self, logits: Tensor) -> tuple[list[Ended], Tensor]:
         """Decode until enough rows have ended to shrink the batch. Returns them, and the logits of the others."""

@@ -6,6 +6,7 @@ positions only. The plain way: one big padded batch with an attention mask and p
 """
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -200,16 +201,19 @@ def test_a_step_is_that_of_the_plain_way(family, products, monkeypatch) -> None:
     assert (plain.logprobs(plain.actor)[0] - plain.old).abs().max() > 0.01  # the policy has moved
 
 
+@pytest.mark.parametrize("alike", [0, 20], ids=["", "alike"])
 @pytest.mark.parametrize("products", [False, True], ids=["kernel", "products"])
 @pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2-tied"])
-def test_tokens_are_drawn_from_the_plain_logits(family, products, monkeypatch) -> None:
-    """Logits of every decoding step: with a shared prefill, padded prompts, our cache, and rows leaving the batch."""
+def test_tokens_are_drawn_from_the_plain_logits(family, products, alike, monkeypatch) -> None:
+    """Logits of every decoding step: with a shared prefill, one for what all prompts begin with, padded prompts, our cache, and rows
+    leaving the batch."""
     if products:
         monkeypatch.setattr(attention, "_dtype_of_products", lambda query: query.dtype)
     trainer = make_trainer(family)
     watch = Watch(trainer, monkeypatch)
     model = copy.deepcopy(trainer.actor.unwrapped.model)
-    given = [prompt for prompt in prompts(PROMPTS) for _ in range(GROUP)]
+    beginning = tuple(i % 30 + 2 for i in range(alike))
+    given = [replace(prompt, ids=(*beginning, *prompt.ids)) for prompt in prompts(PROMPTS) for _ in range(GROUP)]
     order = sorted(range(len(given)), key=lambda i: len(given[i].ids))
     rollouts = trainer.maker.engine.generate(trainer.actor.unwrapped.model, given, trainer.maker.sampling, (0,))
     assert len({len(r.response_ids) for r in rollouts}) > 2
