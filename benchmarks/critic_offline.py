@@ -19,7 +19,7 @@ from torch import Tensor
 from rewards import resolve
 from rlvr.boost.optimizer import adamw
 from rlvr.config import Config
-from rlvr.config.ppo import TINY_SETTINGS
+from rlvr.config.models import SETTINGS_OF
 from rlvr.core.masked import masked_mean
 from rlvr.data.builtin import builtin_problems
 from rlvr.data.prompts import Prompt, prepare_prompts
@@ -86,7 +86,7 @@ def sample(model: str, split: str, problems: int, responses: int) -> list[Respon
     """Responses to built-in problems as the embedded default samples them; those to one problem stand together."""
     tokenizer = load_tokenizer("tiny")
     conversation = Conversation(choose_template(Config().template.conversation_template_config, tokenizer), tokenizer)
-    r = TINY_SETTINGS["rollout"]
+    r = SETTINGS_OF["tiny"][Config]["rollout"]
     chosen = builtin_problems("test" if split == "test" else "train", problems)
     prompts = prepare_prompts(chosen, conversation, r["max_length"] - r["max_new_tokens"]).prompts
     asked: list[Prompt] = [prompt for prompt in prompts for _ in range(responses)]

@@ -12,13 +12,13 @@ from rlvr.cli.commands import COMMANDS
 from rlvr.cli.parser import Parser
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import Flag, catalog, show
-from rlvr.config.layers import OF_TINY
+from rlvr.config.models import SETTINGS_OF
 from rlvr.config.presets import PRESETS
 
 TREES: Mapping[str, tuple[type, Mapping[str, Mapping[str, object]]]] = {
-    "train": (Config, OF_TINY[Config]),
-    "sft": (SFTConfig, OF_TINY[SFTConfig]),
-    "reward-model": (RewardTrainingConfig, OF_TINY[RewardTrainingConfig]),
+    "train": (Config, SETTINGS_OF["tiny"][Config]),
+    "sft": (SFTConfig, SETTINGS_OF["tiny"][SFTConfig]),
+    "reward-model": (RewardTrainingConfig, SETTINGS_OF["tiny"][RewardTrainingConfig]),
 }
 TYPES = {"TEXT": "text", "N": "whole number", "X": "number", "BOOL": "yes, no or nothing", "": "switch"}
 HEAD = """---

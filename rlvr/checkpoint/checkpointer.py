@@ -26,9 +26,9 @@ from rlvr.boost.frozen import Frozen
 from rlvr.boost.health import enter_phase
 from rlvr.boost.process import gather_json
 from rlvr.checkpoint import storage
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import catalog
 from rlvr.config.fields import GROWS
-from rlvr.config.layers import OF_TINY
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
@@ -344,7 +344,12 @@ def _is_longer(name: str, old: Any, new: Any) -> bool:
 @cache
 def _growing() -> frozenset[str]:
     """Names in a run's identity (`rlvr.run.folder.run_state`) of settings that may grow."""
-    flags = (flag for kind in OF_TINY for section in catalog(kind) for flag in section.flags)
+    flags = (
+        flag
+        for kind in (Config, SFTConfig, RewardTrainingConfig)
+        for section in catalog(kind)
+        for flag in section.flags
+    )
     return frozenset(f"settings.{flag.section}.{flag.name}" for flag in flags if flag.on_resume is GROWS)
 
 

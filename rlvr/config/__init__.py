@@ -4,7 +4,6 @@ from rlvr.config.conditions import GENERATED, have_test_splits, is_generated, tr
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
 from rlvr.config.layers import base_config, reward_training_config, sft_config
 from rlvr.config.ppo import (
-    TINY_SETTINGS,
     AlgoConfig,
     Config,
     DataConfig,
@@ -21,8 +20,6 @@ from rlvr.config.ppo import (
 )
 from rlvr.config.shared import CheckpointConfig, ParallelConfig, TemplateConfig
 from rlvr.config.supervised import (
-    REWARD_TINY_SETTINGS,
-    SFT_TINY_SETTINGS,
     ExamplesConfig,
     PairsConfig,
     RewardTrainingConfig,
@@ -32,9 +29,6 @@ from rlvr.config.tree import build, load_yaml, merge, overlay, to_dict
 
 __all__ = [
     "GENERATED",
-    "REWARD_TINY_SETTINGS",
-    "SFT_TINY_SETTINGS",
-    "TINY_SETTINGS",
     "AlgoConfig",
     "CheckpointConfig",
     "Config",

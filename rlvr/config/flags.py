@@ -9,7 +9,8 @@ import tyro
 from rewards.errors import UserError
 from rlvr.config.catalog import Place, canonical, flags_by_spelling, given_places, show, values_of
 from rlvr.config.help import GENERAL, About, asks_for_help, help_text
-from rlvr.config.layers import OF_TINY, AnyConfig, Layer, choices, layered, layers_beneath
+from rlvr.config.layers import AnyConfig, choices, layered, layers_beneath
+from rlvr.config.models import SETTINGS_OF, Layer
 from rlvr.config.ppo import Config
 from rlvr.config.supervised import RewardTrainingConfig, SFTConfig
 from rlvr.config.tree import load_yaml, overlay
@@ -104,7 +105,7 @@ def _about(kind: type) -> About:
     prog, description = _COMMANDS[kind]
     notes = {
         (section, name): f"tiny: {show(value)}"
-        for section, values in OF_TINY[kind].items()
+        for section, values in SETTINGS_OF["tiny"][kind].items()
         for name, value in values.items()
     }
     return About(prog, description, _DRY_RUN | GENERAL, notes)

@@ -3,7 +3,7 @@ here, in `rlvr.config.shared` (what supervised training has too) or in `rlvr.con
 
 A field's name is its flag (`Config.train.lr` is `--lr`), so names are unique over the whole tree. The names follow
 ColossalChat's `train_ppo.py` where it has the setting; the names of other toolkits are aliases of the same field.
-Defaults are the reference's, which suit real language models; the built-in model brings its own (`TINY_SETTINGS`).
+Defaults are the reference's, which suit real language models; some models bring their own (`rlvr.config.models`).
 
 To add a setting, write its field, the code that reads it, and a test that it has an effect:
 
@@ -444,30 +444,6 @@ class Config:
     ckpt: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     log: LogConfig = field(default_factory=LogConfig)
-
-
-# The built-in model's own settings, found by trial on 2 CPU cores.
-TINY_SETTINGS: dict[str, dict[str, Any]] = {
-    "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},
-    "algo": {"kl_coef": 0.001, "lam": 1.0},
-    "train": {
-        "num_episodes": 40,
-        "num_collect_steps": 1,
-        "num_update_steps": 1,
-        "train_batch_size": 64,
-        "accumulation_steps": 1,
-        "lr": 3e-4,
-        "critic_lr": 1e-3,
-        "weight_decay": 0.0,
-        # A second thread would gain little on so small a model, and lose much whenever the machine is busy.
-        "num_threads": 1,
-    },
-    # bf16 only pays for matrices that are larger than the built-in model's.
-    "parallel": {"mixed_precision": "fp32"},
-    "ckpt": {"save_interval": 10},
-    # Sampled, as in training: greedy decoding would show only the style that the warm start likes best.
-    "eval": {"eval_interval": 10, "eval_temperature": 1.0, "eval_samples": 512},
-}
 
 
 def from_dict(tree: Mapping[str, Any]) -> Config:

@@ -3,9 +3,9 @@
 Each recipe says which estimator, clip, divergence, loss and group size its paper uses, and how it steps: optimizer steps for
 each exploration, schedule, and what the paper says of learning rates and Adam. Beside each line stands where the paper says so, or
 that it doesn't. How many prompts an exploration has is for one machine (the papers' have thousands of responses): an optimizer step
-takes whole groups, in as many steps as the paper's or fewer. `docs/presets.md` lists each paper's, and what the built-in model
-changes, which is a million times smaller than theirs, has sizes and learning rates of its own (`config.TINY_SETTINGS`, then
-`for_tiny`), and answers in 10 to 30 tokens.
+takes whole groups, in as many steps as the paper's or fewer. `docs/presets.md` lists each paper's, and what small models change,
+which bring sizes and learning rates of their own (`rlvr.config.models`, then `for_small`): the built-in one is a million times smaller
+than theirs, and answers in 10 to 30 tokens.
 
 A recipe is never a branch in the trainer: all of it is settings that can be given one by one.
 """
@@ -33,7 +33,7 @@ class Preset:
         prompts: prompts of an exploration.
         updates: optimizer steps on the responses of an exploration, each of whole groups. They are learned from once.
         algo, train: its settings of these sections.
-        for_tiny: settings that the built-in model needs instead.
+        for_small: settings that models need instead that bring sizes and learning rates of their own.
     """
 
     paper: str
@@ -42,7 +42,7 @@ class Preset:
     updates: int
     algo: Mapping[str, Any]
     train: Mapping[str, Any]
-    for_tiny: Settings = field(default_factory=dict)
+    for_small: Settings = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -78,7 +78,7 @@ PRESETS: dict[str, Preset] = {
             "lr_schedule": "constant", "warmup_steps": 80,  # app. C.4: warmed up over the first 10 iterations
             "adam_beta1": 0.9, "adam_beta2": 0.95,  # app. C
         },
-        for_tiny=_OWN_WARMUP,
+        for_small=_OWN_WARMUP,
     ),
     "orz": Preset(
         "Open-Reasoner-Zero, Hu et al. 2025, arXiv:2503.24290",
@@ -97,7 +97,7 @@ PRESETS: dict[str, Preset] = {
             "adam_beta1": 0.9, "adam_beta2": 0.95, "weight_decay": 0.0,  # training details
         },
         # 4 of the critic's steps of 16 in each of 64: 12 would have 5 responses each.
-        for_tiny={"rollout": {"num_generations": 1}, "train": {**_OWN_WARMUP["train"], "critic_steps": 4}},
+        for_small={"rollout": {"num_generations": 1}, "train": {**_OWN_WARMUP["train"], "critic_steps": 4}},
     ),
     "vapo": Preset(
         "VAPO, Yue et al. 2025, arXiv:2504.05118",
@@ -116,7 +116,7 @@ PRESETS: dict[str, Preset] = {
         },
         train={"lr": 1e-6, "critic_lr": 2e-6, "lr_schedule": "constant"},  # sec. 5.1: constant after a warm-up
         # 1 - 1 / (0.05 x 25 tokens) is 0.2: made for thousands of tokens.
-        for_tiny={
+        for_small={
             "algo": {"lam_alpha": 1.0, "value_pretraining_episodes": 2},
             "rollout": {"num_generations": 1},
         },
@@ -133,7 +133,7 @@ PRESETS: dict[str, Preset] = {
             "loss_reduction": "sequence_mean",  # eq. 3
         },
         train={"lr": 1e-6},  # sec. 4.2
-        for_tiny={"rollout": {"num_generations": 8}},
+        for_small={"rollout": {"num_generations": 8}},
     ),
     "drgrpo": Preset(
         "Dr. GRPO, Liu et al. 2025, arXiv:2503.20783",
@@ -168,7 +168,7 @@ PRESETS: dict[str, Preset] = {
             "lr": 1e-6, "lr_schedule": "constant",  # sec. 4.1
             "warmup_steps": 80,  # sec. 4.1: over 20 explorations
         },
-        for_tiny={"rollout": {"num_generations": 8}, **_OWN_WARMUP},
+        for_small={"rollout": {"num_generations": 8}, **_OWN_WARMUP},
     ),
     "rloo": Preset(
         "RLOO, Ahmadian et al. 2024, arXiv:2402.14740",
@@ -229,7 +229,7 @@ PRESETS: dict[str, Preset] = {
             "lr": 1e-6,  # not named
             "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-15,  # sec. 3.2: gradients may be below 1e-14
         },
-        for_tiny={"rollout": {"num_generations": 8}},
+        for_small={"rollout": {"num_generations": 8}},
     ),
     "sapo": Preset(
         "SAPO, Gao et al. 2025, arXiv:2511.20347",
@@ -255,7 +255,7 @@ PRESETS: dict[str, Preset] = {
             "entropy_control": "top_entropy", "entropy_share": 0.2,  # eq. 5; experiments: 20 %
         },
         train={"lr": 1e-6, "lr_schedule": "constant", "warmup_steps": 0},  # experiments: no warm-up, no schedule
-        for_tiny={"rollout": {"num_generations": 8}, **_OWN_WARMUP},
+        for_small={"rollout": {"num_generations": 8}, **_OWN_WARMUP},
     ),
     "clip_cov": Preset(
         "Clip-Cov, The Entropy Mechanism, Cui et al. 2025, arXiv:2505.22617",

@@ -5,7 +5,7 @@ flags are the same in all commands.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from rlvr.config import conditions as run
 from rlvr.config.fields import FREE, GROWS, alias, at_least, free_on_resume, read_when
@@ -145,18 +145,3 @@ class RewardTrainingConfig:
     ckpt: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: IntervalConfig = field(default_factory=IntervalConfig)
     log: RowsConfig = field(default_factory=RowsConfig)
-
-
-# The built-in model's own settings, found by trial on 2 CPU cores.
-SFT_TINY_SETTINGS: dict[str, dict[str, Any]] = {
-    "data": {"max_samples": 3200, "max_length": 160},
-    "train": {"train_batch_size": 32, "lr": 1e-3, "weight_decay": 0.01, "num_threads": 1},
-    "parallel": {"mixed_precision": "fp32"},
-    "log": {"log_interval": 25},
-}
-REWARD_TINY_SETTINGS: dict[str, dict[str, Any]] = {
-    "data": {"max_samples": 12_000, "max_length": 160},
-    "train": {"train_batch_size": 32, "lr": 1e-3, "weight_decay": 0.01, "num_threads": 1},
-    "parallel": {"mixed_precision": "fp32"},
-    "log": {"log_interval": 25},
-}

@@ -20,11 +20,11 @@ from rlvr.boost.consistency import check_same, versions, weights_digest
 from rlvr.boost.health import enter_phase
 from rlvr.boost.plugins import check_plugin
 from rlvr.boost.process import ProcessInfo
-from rlvr.config import TINY_SETTINGS, Config, RewardTrainingConfig, SFTConfig, to_dict
+from rlvr.config import Config, RewardTrainingConfig, SFTConfig, to_dict
+from rlvr.config.layers import settings_of_model
 from rlvr.config.presets import Settings, find_preset
 from rlvr.config.secrets import redacted
 from rlvr.memory.limit import fit_memory
-from rlvr.models.loading import TINY
 from rlvr.run.folder import OpenedFolder, finish, open_folder, write_config, write_environment
 from rlvr.scorers.build import describe_rewards
 from rlvr.tracking.terminal import Terminal
@@ -190,9 +190,9 @@ def print_header(session: Session, config: Config, plan: BatchPlan, where: str) 
     if config.algo.preset:
         preset = find_preset(config.algo.preset)
         session.say(f"preset [bold]{config.algo.preset}[/] ({preset.paper}): " + _in_effect(tree, preset.settings))
-    if config.model.pretrain == TINY:
-        in_effect = _in_effect(tree, TINY_SETTINGS)
-        session.say(f"[dim]the built-in model brings its own settings (flags override them): {in_effect}[/]")
+    if own := settings_of_model(config):
+        in_effect = _in_effect(tree, own)
+        session.say(f"[dim]{config.model.pretrain} brings its own settings (flags override them): {in_effect}[/]")
     if t.warmup_steps is not None and t.warmup_steps >= plan.actor_steps:
         session.console.print(
             f"[yellow]warning:[/] a warm-up of {t.warmup_steps} steps is longer than the actor's {plan.actor_steps}: its learning rate "

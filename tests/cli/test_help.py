@@ -153,7 +153,7 @@ def test_where_values_come_from(tmp_path) -> None:
     assert parsed.config.train.lr == 0.125 and parsed.config.train.critic_lr == 0.25
     origins = {name: parsed.origins[section, name] for section, name in parsed.origins}
     assert origins["lr"] == "flag" and origins["critic_lr"] == "file" and origins["preset"] == "file"
-    assert origins["dynamic_sampling"] == "preset dapo" and origins["num_threads"] == "built-in model"
+    assert origins["dynamic_sampling"] == "preset dapo" and origins["num_threads"] == "model tiny"
     assert origins["gamma"] == "default" and origins["progress"] == "flag"
     assert parsed.flags == {("train", "lr"), ("log", "progress")}
 

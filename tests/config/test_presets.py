@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from rlvr.cli.main import main
-from rlvr.config import TINY_SETTINGS, base_config, from_dict, merge, parse, presets, to_dict
+from rlvr.config import Config, base_config, from_dict, merge, parse, presets, to_dict
 from rlvr.config.conditions import correction_of
+from rlvr.config.models import SETTINGS_OF
 from rlvr.config.presets import PRESETS
 from rlvr.errors import UserError
 from rlvr.validate.ppo import check_config, plan_batches
@@ -19,7 +20,7 @@ from rlvr.validate.ppo import check_config, plan_batches
 REWARD = ["--reward_functions", "gsm8k_reward_fn"]
 
 
-@pytest.mark.parametrize("model", ["tiny", "some/model"])
+@pytest.mark.parametrize("model", [*SETTINGS_OF, "some/model"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_each_preset_is_a_set_of_settings_that_go_together(name: str, model: str) -> None:
     config = parse([*REWARD, "--preset", name, "--pretrain", model])
@@ -30,15 +31,14 @@ def test_each_preset_is_a_set_of_settings_that_go_together(name: str, model: str
     tree, preset = to_dict(config), PRESETS[name]
     for section, values in preset.settings.items():
         for key, value in values.items():
-            changed = key in preset.for_tiny.get(section, {}) or (
-                section != "algo" and key in TINY_SETTINGS.get(section, {})
-            )
-            assert tree[section][key] == value or (model == "tiny" and changed), key
+            own = SETTINGS_OF.get(model, {}).get(Config, {})
+            changed = key in preset.for_small.get(section, {}) or (section != "algo" and key in own.get(section, {}))
+            assert tree[section][key] == value or (own and changed), key
     assert "arXiv" in preset.paper
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize("model", ["tiny", "some/model"])
+@pytest.mark.parametrize("model", [*SETTINGS_OF, "some/model"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_an_optimizer_step_takes_whole_groups(name: str, model: str, world_size: int) -> None:
     """Of more than one prompt, unless nothing is compared within a group; and as many steps as the preset says."""
@@ -48,7 +48,7 @@ def test_an_optimizer_step_takes_whole_groups(name: str, model: str, world_size:
     assert local % generations == 0 and local * world_size > generations
     assert plan.samples_per_episode == plan.steps_per_epoch * local * world_size
     assert config.train.num_update_steps == 1, "later passes shuffle single responses"
-    assert model == "tiny" or plan.steps_per_epoch == PRESETS[name].updates
+    assert model in SETTINGS_OF or plan.steps_per_epoch == PRESETS[name].updates
 
 
 def test_presets_step_as_their_papers_do() -> None:
@@ -78,7 +78,7 @@ def test_each_line_of_a_recipe_has_its_source(name: str) -> None:
     lines = inspect.getsource(presets).split("PRESETS: dict")[1].split("\n    ),\n")
     recipe = next(part for part in lines if f'"{name}": Preset(' in part)
     settings = [
-        line for line in recipe.partition("for_tiny=")[0].splitlines() if re.search(r"\w=\d|\w\": [^P]|=\{.", line)
+        line for line in recipe.partition("for_small=")[0].splitlines() if re.search(r"\w=\d|\w\": [^P]|=\{.", line)
     ]
     unsourced = [line.strip() for line in settings if "  # " not in line and "prompts=" not in line]
     assert len(settings) > 6 and unsourced == []
