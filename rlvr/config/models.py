@@ -58,10 +58,6 @@ SETTINGS_OF: Mapping[str, Mapping[type, Layer]] = {
             "ckpt": {"save_interval": 5},
             "eval": {"eval_interval": 10, "eval_temperature": 1.0, "eval_samples": 128},
         },
-        SFTConfig: {
-            "data": {"max_length": 320},
-            "train": {"lr": 5e-5, "weight_decay": 0.01, "micro_batch_tokens": 2048},
-            "eval": {"eval_samples": 128},
-        },
+        SFTConfig: {"data": {"max_length": 320}, "train": {"lr": 5e-5}},
     },
 }
