@@ -92,7 +92,13 @@ def _outcome(function: RewardFunction, outcome: Any) -> Outcome:
     wrong = [
         name for name, value in texts.items() if not (isinstance(value, str) or (name == "answer" and value is None))
     ]
-    if not texts or wrong or outcome.status not in STATUSES or not isinstance(outcome.elapsed_s, int | float):
+    if (
+        not texts
+        or wrong
+        or type(outcome.status) is not str
+        or outcome.status not in STATUSES
+        or not isinstance(outcome.elapsed_s, int | float)
+    ):
         raise UserError(
             f"reward function {function.name!r} returned {outcome!r:.200}; an Outcome has a status ({', '.join(STATUSES)}) and texts as "
             "answer, stage and message: Outcome('correct', answer='42')"
@@ -107,7 +113,10 @@ def _number(function: RewardFunction, value: Any, sample: Sample) -> float:
             f"reward function {function.name!r} returned {value!r} ({type(value).__name__}) for the response "
             f"{sample.response[:80]!r}; it must return a number, None, or a mapping of numbers"
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
     if not math.isfinite(number):
         raise UserError(
             f"reward function {function.name!r} returned {number} for the response {sample.response[:80]!r}"

@@ -161,14 +161,23 @@ def load_plugins(specs: Iterable[str]) -> None:
 def _import(place: str) -> ModuleType:
     try:
         return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    # Any error inside a user's file is a mistake of the user: named, with the message of the exception.
-    except Exception as error:
-        raise UserError(f"can't import {place}: {type(error).__name__}: {error}{_where_raised(error)}") from error
+    # Any error inside a user's file is a mistake of the user, `sys.exit()` too: named, with the message of the exception.
+    except BaseException as error:
+        raise UserError(
+            f"can't import {place}: {type(error).__name__}: {_text_of(error)}{_where_raised(error)}"
+        ) from error
 
 
-def _where_raised(error: Exception) -> str:
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # the class is the user's, too
+        return "(it can't be said in words)"
+
+
+def _where_raised(error: BaseException) -> str:
     """` (mine.py:12)`: the last line that was run; nothing where the message says it."""
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
@@ -178,7 +187,7 @@ def _where_raised(error: Exception) -> str:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"there is no file {path}")
+        raise UserError(f"{path} is no file" if path.exists() else f"there is no file {path}")
     name = "rlvr_plugin_" + hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
     if name in sys.modules:
         return sys.modules[name]

@@ -183,6 +183,7 @@ def module_names(value: Any) -> list[str]:
 
 _INDEX, _SINCE, _WRITTEN, _STOP, _HEADER = range(5)  # 8 bytes each
 _START = 64
+BEFORE_THE_FIRST = -1
 CAPACITY_BYTES = 2**18
 
 
@@ -213,7 +214,7 @@ class Progress:
 
     def reset(self) -> None:
         """Before a chunk is sent, while the worker waits."""
-        self._ints[_INDEX], self._ints[_WRITTEN], self._ints[_STOP] = -1, 0, 0
+        self._ints[_INDEX], self._ints[_WRITTEN], self._ints[_STOP] = BEFORE_THE_FIRST, 0, 0
 
     def close(self) -> None:
         for view in (self._ints, self._floats, self._view):

@@ -18,6 +18,7 @@ from rewards.pool.workers import NOT_NEEDED, READ_BYTES, Worker, WorkerGroup
 MAX_SLEEPING, MAX_SLEEPING_NO_FORK, MAX_BUSY_SLOW = 32, 4, 4  # slow workers in whose place others work, for each worker
 COLD_FACTOR = 4  # the first calls of a new worker take longer
 _CHECK_SLOW_S = 0.01
+_INVALID = "it sent invalid data"
 _TIMED_OUT = "timed out"
 
 
@@ -227,7 +228,7 @@ class Scheduler:
             for payload in worker.frames.feed(data or b""):
                 self._finish_chunk(worker, payload)
         except protocol.INVALID as error:
-            self.group.kill(worker, f"it sent invalid data: {error}")
+            self.group.kill(worker, f"{_INVALID}: {error}")
 
     def _finish_chunk(self, worker: Worker, payload: bytes) -> None:
         head, _, lines = payload.partition(b"\n")
@@ -291,18 +292,31 @@ class Scheduler:
             self.results.record(chunk, results)
         except protocol.INVALID:  # invalid data counts as no results
             results = []
-        done, on = len(results), worker.call
+        done = len(results)
+        on, known = self._call_at_death(worker, done, chunk.end)
         again = [chunk.part(done, chunk.end)]
-        # Killed from outside (for its memory, say) and not by us: the call is done again, once.
-        repeats = (
-            not worker.kill_reason and how in (KILLED, ORPHANED) and done <= on < chunk.end and chunk.may_repeat(on)
-        )
+        # Killed from outside (for its memory, say) and not by us: the call is done again, once. So it is where an earlier call may be
+        # to blame: then each by itself, and the next time it is known.
+        killed = not worker.kill_reason and how in (KILLED, ORPHANED)
+        repeats = (killed or not known) and done <= on < chunk.end and chunk.may_repeat(on)
+        if repeats and not known:
+            again = [chunk.part(call, call + 1) for call in range(done, chunk.end)]
         if not repeats and done <= on < chunk.end:  # it was on a call that it did not finish
             status: Status = "timed_out" if worker.kill_reason.startswith(_TIMED_OUT) else "error"
             name, elapsed = self.results.functions[chunk.function].name, worker.on_call_s(time.monotonic())
             self.results.failed(chunk, on, Outcome(status, None, name, elapsed, worker.kill_reason or how))
             again = [chunk.part(on + 1, chunk.end), chunk.part(done, on)]
         self.queue.extendleft(task for task in again if task is not None)
+
+    @staticmethod
+    def _call_at_death(worker: Worker, done: int, end: int) -> tuple[int, bool]:
+        """The call that a worker died in, `done` of which it had finished (one less, if it died between two); and whether that is
+        known. What a call sends to us or writes over the worker's place may take us in only when the next call has begun."""
+        on = worker.progress.index
+        sound = done - 1 <= on < end or on == protocol.BEFORE_THE_FIRST
+        if worker.kill_reason.startswith(_INVALID) or not sound:
+            return max(on, done) if sound else done, False
+        return on, True
 
     def abandon(self) -> None:
         """In a fork of the process that made it: close our copies, and leave the workers to that process."""

@@ -227,7 +227,7 @@ class WorkerGroup:
             return
         del self.workers[worker.number]
         dead.append((worker, event.how))
-        if worker.progress.index >= 0:
+        if worker.progress.index != protocol.BEFORE_THE_FIRST:  # a worker may have written anything there
             self.false_starts = 0
         elif worker.kill_reason != NOT_NEEDED:
             self.false_starts += 1
