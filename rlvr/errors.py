@@ -27,9 +27,14 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+MOST_LISTED = 200
+
+
 def listed(names: Iterable[str]) -> str:
-    """The names, comma-separated, or `none`."""
-    return ", ".join(names) or "none"
+    """The names, comma-separated, or `none`; of very many, the first."""
+    known = list(names)
+    more = [f"and {len(known) - MOST_LISTED:,} more"] if len(known) > MOST_LISTED else []
+    return ", ".join([*known[:MOST_LISTED], *more]) or "none"
 
 
 def escape_control_characters(text: str) -> str:

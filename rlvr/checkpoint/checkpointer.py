@@ -29,6 +29,7 @@ from rlvr.checkpoint import storage
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
 from rlvr.config.catalog import catalog
 from rlvr.config.fields import GROWS
+from rlvr.config.files import read_json
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.role import Role
@@ -282,7 +283,7 @@ class Checkpointer:
             UserError: the checkpoint is damaged, of another format, or of another run.
         """
         storage.verify(path)  # before anything is loaded: a damaged checkpoint leaves the run as it was
-        about = storage.load_json(path / "state.json")
+        about = read_json(path / "state.json")
         check_run(path, about, self.run_state)
         for name, part in self.parts.items():
             part.load(path / name)

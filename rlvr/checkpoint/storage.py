@@ -36,6 +36,7 @@ from safetensors import SafetensorError, safe_open
 
 from rlvr.boost.process import barrier, gather_json, group_device, host_name, local_device
 from rlvr.boost.tensor_files import Unreadable, read_tensors, to_bytes, write_tensors
+from rlvr.config.files import read_json
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 
@@ -251,7 +252,7 @@ def read_manifest(checkpoint: Path) -> dict[str, dict[str, object]]:
     Raises:
         OSError, ValueError, AttributeError: it can't be read, or is no manifest.
     """
-    manifest = json.loads((checkpoint / MANIFEST).read_text())
+    manifest = read_json(checkpoint / MANIFEST)
     return dict(manifest.items())
 
 
@@ -327,7 +328,7 @@ def prune(save_path: str | Path, keep: int, written: Path) -> None:
 def _has_all_bytes(checkpoint: Path) -> bool:
     """True if every file has the size in the manifest. Quick: no digest is computed, so a changed byte goes unseen."""
     try:
-        manifest = json.loads((checkpoint / MANIFEST).read_text())
+        manifest = read_manifest(checkpoint)
         return all((checkpoint / name).stat().st_size == entry["bytes"] for name, entry in manifest.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -357,10 +358,6 @@ def load_tensors(path: Path) -> Any:
 def save_json(state: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(state, indent=1))
-
-
-def load_json(path: Path) -> Any:
-    return json.loads(path.read_text())
 
 
 def random_state() -> dict[str, torch.Tensor]:

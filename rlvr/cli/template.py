@@ -33,10 +33,11 @@ def template_command(argv: list[str]) -> None:
 
 def _check(name: str, tokenizer_name: str) -> None:
     from rlvr.models.loading import load_tokenizer
-    from rlvr.prompting.conversation import Conversation, ConversationTemplate
+    from rlvr.prompting.conversation import Conversation
     from rlvr.prompting.lint import check_template
+    from rlvr.validate.sources import load_template
 
-    checks = check_template(Conversation(ConversationTemplate.load(name), load_tokenizer(tokenizer_name)))
+    checks = check_template(Conversation(load_template(name), load_tokenizer(tokenizer_name)))
     for check in checks:
         print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {escape_control_characters(check.detail)}")
     if not all(check.ok for check in checks):

@@ -33,18 +33,20 @@ class Range:
     Attributes:
         holds: true for a value in the range; false for NaN.
         text: follows "--name value: must " in the message.
+        infinite: infinity is in the range, and has a meaning.
     """
 
     holds: Callable[[Any], bool]
     text: str
+    infinite: bool = False
 
     def allows(self, value: Any) -> bool:
         return value is None or self.holds(value)
 
 
-def at_least(least: float, more: str = "") -> Range:
+def at_least(least: float, more: str = "", infinite: bool = False) -> Range:
     """`least` or above; `more` ends the message, such as "; 0 = off"."""
-    return Range(lambda value: value >= least, f"be at least {least}{more}")
+    return Range(lambda value: value >= least, f"be at least {least}{more}", infinite)
 
 
 def above(limit: float, more: str = "") -> Range:

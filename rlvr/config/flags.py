@@ -89,8 +89,11 @@ def parse_reward_training(argv: list[str]) -> RewardTrainingConfig:
 def parse_with_origins(argv: list[str], kind: type[T] = Config) -> Parsed[T]:  # type: ignore[assignment]
     """`parse` for any kind of run, with the origin of each value."""
     about = _about(kind)
-    given, words = take_config_file(argv)
-    base = layered(kind, given)
+    given, words, path = take_config_file(argv)
+    try:
+        base = layered(kind, given)
+    except UserError as error:
+        raise UserError(f"--config {path}: {str(error).removeprefix('config: ')}" if path else str(error)) from None
     config = _parse_over(base, words, about)
     # A flag may have named another model or preset. Its own settings are a lower layer than any flag, so parse again over them.
     right_base = layered(kind, overlay(given, choices(config)))
@@ -154,8 +157,8 @@ def refuse_unknown(argv: Sequence[str], kind: type, about: About) -> None:
             raise UserError(f"unknown flag {word.partition('=')[0]}.{near} `{about.prog} --help` lists all flags")
 
 
-def take_config_file(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Split `--config FILE` (or `--config=FILE`) off the flags."""
+def take_config_file(argv: list[str]) -> tuple[dict[str, Any], list[str], str | None]:
+    """Split `--config FILE` (or `--config=FILE`) off the flags: what is in the file, the other flags, its path."""
     rest, path = [], None
     words = iter(argv)
     for word in words:
@@ -167,4 +170,4 @@ def take_config_file(argv: list[str]) -> tuple[dict[str, Any], list[str]]:
             path = word.removeprefix("--config=")
         else:
             rest.append(word)
-    return (load_yaml(path) if path else {}), rest
+    return (load_yaml(path) if path else {}), rest, path

@@ -240,9 +240,13 @@ class AlgoConfig:
     policy_loss: Literal["ppo", "cispo", "sapo"] = "ppo"
     """`ppo`: the ratio is clipped. `cispo`: the clipped ratio is a weight, and every token keeps its gradient (MiniMax-M1).
     `sapo`: a smooth gate takes the place of the clip (Soft Adaptive Policy Optimization)."""
-    eps_clip: Annotated[float, alias("rl_clip_range", "cliprange"), at_least(0), read_when(run.clips_ratio)] = 0.2
+    eps_clip: Annotated[
+        float, alias("rl_clip_range", "cliprange"), at_least(0, infinite=True), read_when(run.clips_ratio)
+    ] = 0.2
     """Clip range of the probability ratio."""
-    eps_clip_high: Annotated[float | None, at_least(0, ", or left out"), read_when(run.clips_ratio, off=None)] = None
+    eps_clip_high: Annotated[
+        float | None, at_least(0, ", or left out", infinite=True), read_when(run.clips_ratio, off=None)
+    ] = None
     """Upper clip range where it differs from the lower (clip-higher, DAPO)."""
     tau_pos: Annotated[float, alias("sapo_temperature_pos"), above(0), read_when(run.gates_ratio)] = 1.0
     """Steepness of `sapo`'s gate where the advantage is positive."""

@@ -1,9 +1,9 @@
 """Settings of rewards that need parsing: the names of reward functions and objectives, and options given as JSON."""
 
-import json
 from inspect import Parameter
 from typing import Any
 
+from rlvr.config.files import parse_json
 from rlvr.errors import UserError, did_you_mean, listed
 
 NEURAL = "reward_model"
@@ -117,11 +117,9 @@ def _json_object(flag: str, text: str | None, example: str) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        given = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{flag} is not valid JSON ({error}): {text!r}; it must look like {example}") from None
-    except RecursionError:
-        raise UserError(f"{flag} is nested too deeply; it must look like {example}") from None
+        given = parse_json(text)
+    except ValueError as error:
+        raise UserError(f"{flag} is not valid JSON ({error}): {text!r:.200}; it must look like {example}") from None
     if not isinstance(given, dict):
         raise UserError(f"{flag} must be a JSON object like {example}, not {text!r}")
     return given

@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rewards.errors import UserError
 from rlvr.config.catalog import canonical, catalog, flags_by_spelling
+from rlvr.config.files import parse_yaml, read_text
 from rlvr.errors import did_you_mean
 
 T = TypeVar("T")
-
-MAX_YAML_VALUES = 100_000
-"""Most values in a file of settings."""
 
 
 def forbid_unknown(kind: type[T]) -> type[T]:
@@ -109,49 +107,14 @@ def load_yaml(path: str) -> dict[str, Any]:
         UserError: the file is absent, is not YAML, or is not a mapping.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            tree = parse_yaml(file.read())
+        tree = parse_yaml(read_text(Path(path)))
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
-    except ValueError as error:  # bytes that are no UTF-8 are one, too
+    except ValueError as error:
         raise UserError(f"--config {path}: not valid YAML: {error}") from None
     if not isinstance(tree, dict):
         raise UserError(f"--config {path}: must hold a mapping of sections, not {type(tree).__name__}")
     return tree
-
-
-def parse_yaml(text: str) -> Any:
-    """What a YAML text of anybody's holds: plain values, of bounded size.
-
-    Aliases may stand, but a few hundred bytes of them can stand for 10^9 values, on which whoever walks through them hangs.
-
-    Raises:
-        ValueError: it is not YAML, is nested too deeply, or holds more than `MAX_YAML_VALUES` values.
-    """
-    loader = yaml.SafeLoader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if _count(node, {}) > MAX_YAML_VALUES:
-            raise ValueError(f"it holds more than {MAX_YAML_VALUES:,} values, with aliases written out")
-        return loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    finally:
-        loader.dispose()
-
-
-def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values in a tree of YAML, those behind aliases counted each time; `known` has the counts of nodes seen."""
-    if id(node) not in known:
-        known[id(node)] = MAX_YAML_VALUES + 1  # of a node that holds itself
-        inside = [one for pair in node.value for one in pair] if isinstance(node, yaml.MappingNode) else node.value
-        parts = [] if isinstance(node, yaml.ScalarNode) else inside
-        known[id(node)] = 1 + sum(_count(one, known) for one in parts)
-    return known[id(node)]
 
 
 def overlay(*layers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

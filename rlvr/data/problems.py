@@ -236,7 +236,9 @@ def _check_absent(problems: Sequence[Problem], notes: list[str], needy: Sequence
         return
     message = f"{absent} of {len(problems)} problems have no right answer, which {', '.join(needy)} needs"
     if absent == len(problems):
-        raise UserError(f"{message}; name the column that holds it: --answer_column NAME, or take other functions")
+        raise UserError(
+            f"{message} (the first: {problems[0].source}); name the column that holds it: --answer_column NAME, or take other functions"
+        )
     notes.append(
         f"{message}; these problems are left out" if left_out else f"{message}: their responses are not paid by it"
     )

@@ -12,12 +12,14 @@ import csv
 import inspect
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlvr.config import GENERATED
+from rlvr.config.files import parse_json, require_file
 from rlvr.errors import UserError, did_you_mean, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv")
@@ -96,6 +98,7 @@ def read_file(path: Path) -> list[Row]:
         raise UserError(f"data file {path}: the name must end in {listed(SUFFIXES)}, not {path.suffix or 'nothing'!r}")
     reader = _read_csv if suffix == ".csv" else _read_json
     try:
+        require_file(path)
         rows = list(reader(path))
     except UnicodeDecodeError:
         raise UserError(f"data file {path}: not UTF-8 text; save it as UTF-8") from None
@@ -160,12 +163,10 @@ def _read_json_list(path: Path, text: str) -> Iterator[Row]:
 
 def _parse(text: str, path: Path, first_line: int) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise UserError(f"{path}:{line}: not valid JSON: {error.msg} (column {error.colno})") from None
-    except RecursionError:
-        raise UserError(f"{path}:{first_line}: not usable JSON: nested too deeply") from None
     except ValueError as error:  # an integer of thousands of digits
         raise UserError(f"{path}:{first_line}: not usable JSON: {error}") from None
 
@@ -201,7 +202,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
 
 
 def _check_header(header: list[str], path: Path) -> None:
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(header).items() if count > 1):
         raise UserError(f"{path}:1: the header names {listed(map(repr, twice))} more than once")
 
 

@@ -62,10 +62,14 @@ class PromptSampler:
             UserError: the position belongs to data of another size, another batch size, or another seed.
         """
         now = self.state_dict()
+        if not isinstance(state, Mapping) or set(state) != set(now):
+            raise UserError(
+                f"the saved position in the data is none: it has {state!r:.200} in place of {', '.join(now)}"
+            )
         changed = [
-            f"{name} was {state.get(name)} and is {now[name]}"
+            f"{name} was {state[name]} and is {now[name]}"
             for name in ("size", "batch_size", "seed")
-            if state.get(name) != now[name]
+            if state[name] != now[name]
         ]
         if changed:
             raise UserError(

@@ -19,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jinja2 import TemplateError
-
 from rlvr.data.examples import Example
 from rlvr.data.rows import Row, require_column, short, text_of
 from rlvr.errors import UserError, listed
@@ -246,10 +244,8 @@ def render_prompt(conversation: "Conversation", messages: Sequence[Message], pla
     """
     try:
         return conversation.render(messages, add_generation_prompt=True)
-    except (TemplateError, TypeError, ValueError, IndexError) as error:
-        raise UserError(
-            f"{place}: the chat template of {conversation.template.source} refuses this conversation: {error}"
-        ) from None
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from None
 
 
 def messages_of(row: Row, column: str, role_of_text: str) -> list[Message]:

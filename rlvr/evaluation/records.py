@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlvr.config.files import parse_json, read_json, read_text
 from rlvr.errors import UserError
 
 SETTINGS, RESPONSES, RESULT = "settings.json", "responses.jsonl", "result.json"
@@ -57,7 +58,7 @@ class Records:
             raise UserError(
                 f"--save_path {self.folder} holds an evaluation: give --resume to go on with it, or another folder"
             )
-        before = json.loads((self.folder / SETTINGS).read_text())
+        before = _object(self.folder / SETTINGS)
         differing = [k for k in {**before, **settings} if before.get(k) != settings.get(k)]
         if differing:
             name = differing[0]
@@ -86,7 +87,7 @@ class Records:
     def earlier_result(self) -> Mapping[str, Any]:
         """The summary that the folder holds; empty where there is none."""
         path = self.folder / RESULT if self.folder is not None else None
-        return json.loads(path.read_text()) if path is not None and path.is_file() else {}
+        return _object(path) if path is not None and path.is_file() else {}
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the summary."""
@@ -98,22 +99,58 @@ def read_evaluation(folder: Path) -> tuple[str, list[Line]]:
     """The model and the responses of an evaluation that `rlvr eval --save_path` wrote.
 
     Raises:
-        UserError: the folder holds none, or no responses yet.
+        UserError: the folder holds none, no responses yet, or something else in place of them.
     """
     if not (folder / SETTINGS).is_file():
         raise UserError(f"{folder} holds no evaluation: give a folder that `rlvr eval --save_path` wrote")
     lines = read_responses(folder / RESPONSES)
+    for number, line in enumerate(lines, start=1):
+        if wrong := [name for name, kind in _NEEDED.items() if not isinstance(line.get(name), kind)]:
+            raise UserError(
+                f"{folder / RESPONSES}:{number}: {wrong[0]!r} is missing or of the wrong type; `rlvr eval` wrote something else"
+            )
     if not lines:
         raise UserError(f"{folder} holds no responses yet: go on with `rlvr eval ... --save_path {folder} --resume`")
-    return str(json.loads((folder / SETTINGS).read_text()).get("model", folder.name)), lines
+    return str(_object(folder / SETTINGS).get("model", folder.name)), lines
+
+
+_NEEDED = {"problem": str, "dataset": str, "question": str, "correct": bool | int | float}
 
 
 def read_responses(path: Path) -> list[Line]:
-    """The lines of a JSONL file up to the first that is cut short."""
+    """The lines of a JSONL file up to the first that is cut short, as a kill leaves it.
+
+    Raises:
+        UserError: it can't be read, or holds something else.
+    """
     lines: list[Line] = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    try:
+        texts = read_text(path).splitlines() if path.exists() else []
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    for number, text in enumerate(texts, start=1):
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
+            line = parse_json(text)
+        except ValueError as error:
+            if number < len(texts):
+                raise UserError(f"{path}:{number}: {error}") from None
             break
+        if not isinstance(line, dict):
+            raise UserError(f"{path}:{number}: must be a JSON object, not {type(line).__name__}")
+        lines.append(line)
     return lines
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of the evaluation."""
+    try:
+        found = read_json(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: must hold a JSON object, not {type(found).__name__}")
+    return found

@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -30,6 +31,7 @@ from torch import Tensor
 from rewards.combine import Combined
 from rewards.outcome import Outcome, Score
 from rewards.sample import Sample
+from rlvr.config.files import parse_json, read_json, require_file
 from rlvr.errors import UserError
 from rlvr.experience.experience import Experience
 from rlvr.tracking.tracker import replace_text
@@ -54,14 +56,16 @@ class StepInfo:
         made_with: versions, machine and precision that computed it.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     step: int
-    processes: int
-    replicas: int
+    processes: Annotated[int, Field(ge=1)]
+    replicas: Annotated[int, Field(ge=1)]
     kl_coef: float
     before: Digests
     made_with: Mapping[str, str]
     after: Digests | None = None
-    metrics: Mapping[str, float] | None = None
+    metrics: Mapping[str, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,10 @@ class Journal:
         """
         path = self._place(step) / "step.json"
         try:
-            return StepInfo(**json.loads(path.read_text(encoding="utf-8")))
+            return TypeAdapter(StepInfo).validate_python(read_json(path))
         except FileNotFoundError:
             raise UserError(f"{self.folder} has no step {step}; it has {self._described()}") from None
-        except (ValueError, TypeError, OSError) as error:
+        except (ValueError, OSError) as error:  # pydantic's is a ValueError
             raise UserError(f"{path} can't be read: {error}") from None
 
     def experience(self, step: int, rank: int) -> tuple[list[Experience], dict[str, Any]]:
@@ -122,7 +126,7 @@ class Journal:
         found = []
         for path in sorted(self._place(step).glob(f"samples-{rank}-*.json.gz"), key=_collect_step):
             with _reading(path):
-                found.append([_sample(row) for row in json.loads(gzip.decompress(path.read_bytes()))])
+                found.append([_sample(row) for row in parse_json(gzip.decompress(path.read_bytes()).decode())])
         return found
 
     # Writing.
@@ -192,7 +196,7 @@ class Journal:
 
     def _ended(self, path: Path) -> bool:
         try:
-            return json.loads((path / "step.json").read_text(encoding="utf-8")).get("after") is not None
+            return read_json(path / "step.json").get("after") is not None
         except (OSError, ValueError, AttributeError):
             return False
 
@@ -205,8 +209,19 @@ class Journal:
 def _reading(path: Path) -> Iterator[None]:
     """What a damaged file of the journal raises, as one message."""
     try:
+        require_file(path)
         yield
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, EOFError, zlib.error, RuntimeError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        zlib.error,
+        RuntimeError,
+    ) as error:
         raise UserError(f"{path} can't be read: {error}") from None
 
 

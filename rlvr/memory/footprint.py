@@ -16,14 +16,13 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from rlvr.boost.frozen import Precision
-from rlvr.errors import UserError
 from rlvr.models import attention
 from rlvr.models.backbone import DTYPE_ARGUMENT
 from rlvr.models.lean_layers import make_lean
-from rlvr.models.loading import TINY, resolve_source
+from rlvr.models.loading import TINY, load_config
 from rlvr.models.lora_config import LoraSettings, import_peft
 from rlvr.models.tiny import build_tiny_tokenizer, tiny_config
 
@@ -166,11 +165,7 @@ def read_config(name: str, trust_remote_code: bool) -> Any:
     """The configuration of model `name`. Raises `UserError` if it can't be read."""
     if name == TINY:  # without its warm start, which would build it
         return tiny_config(build_tiny_tokenizer())
-    source = resolve_source(name)
-    try:
-        return AutoConfig.from_pretrained(source.path, trust_remote_code=trust_remote_code, **source.arguments)
-    except (OSError, ValueError) as error:
-        raise UserError(f"can't read the configuration of {name!r}: {str(error).strip().splitlines()[0]}") from None
+    return load_config(name, trust_remote_code)
 
 
 def _onto_cpu(model: nn.Module) -> None:

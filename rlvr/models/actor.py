@@ -17,7 +17,14 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from rlvr.core.logprobs import TokenStatistics, chunked_logprobs, selected_logprobs
 from rlvr.core.masked import at_least_float32
 from rlvr.errors import UserError
-from rlvr.models.backbone import DTYPE_ARGUMENT, at_responses, hidden_states, model_inputs, scatter_responses
+from rlvr.models.backbone import (
+    DTYPE_ARGUMENT,
+    at_responses,
+    check_whole,
+    hidden_states,
+    model_inputs,
+    scatter_responses,
+)
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.role import Role
 from rlvr.models.value_head import HEAD_FILE, ValueHead, check_head
@@ -192,12 +199,14 @@ class Actor(Role):
         """The state dict of what `save_pretrained` wrote.
 
         Raises:
-            UserError: the folder holds no causal language model.
+            UserError: the folder holds no whole causal language model.
         """
+        arguments = {DTYPE_ARGUMENT: torch.float32, "output_loading_info": True}
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, **{DTYPE_ARGUMENT: torch.float32})
+            model, info = AutoModelForCausalLM.from_pretrained(folder, **arguments)
         except (OSError, ValueError) as error:
             raise UserError(f"{folder} holds no causal language model: {str(error).strip().splitlines()[0]}") from None
+        check_whole(info, str(folder))
         return {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
 
 

@@ -4,6 +4,7 @@ Every forward pass of actor, critic and reward model goes through here, in scori
 """
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import transformers
 from packaging.version import Version
 from torch import Tensor, nn
 
+from rlvr.errors import UserError, listed
 from rlvr.models.batch import SequenceBatch
 from rlvr.models.lean_layers import make_lean
 from rlvr.models.padding_free import is_worth_it, padding_free_hidden_states
@@ -66,6 +68,19 @@ def scatter_responses(values: Tensor, batch: SequenceBatch) -> Tensor:
     """[B, R] from the [N] values of the response tokens, zero elsewhere."""
     out = values.new_zeros(batch.response_mask.shape)
     return out.masked_scatter(batch.response_mask, values)
+
+
+def check_whole(info: Mapping[str, Any], name: str) -> None:
+    """Look at what `from_pretrained(..., output_loading_info=True)` says of a model.
+
+    Raises:
+        UserError: weights are missing from its files, for which transformers drew random ones.
+    """
+    if missing := sorted(info["missing_keys"]):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(
+            f"the model {name!r} is not whole: its files hold no {listed(missing[:3])}{more}. Save it again, or give another"
+        )
 
 
 def disable_dropout(model: nn.Module) -> None:

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import torch
 import transformers
 from packaging.version import Version
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -24,9 +24,10 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from rlvr.config.files import read_json, require_file
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
-from rlvr.models.backbone import DTYPE_ARGUMENT
+from rlvr.models.backbone import DTYPE_ARGUMENT, check_whole
 from rlvr.models.lora_config import is_adapter, merge_adapter, read_adapter_config
 from rlvr.models.saved import trained_actor
 
@@ -97,10 +98,19 @@ def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) ->
     if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
         arguments["use_safetensors"] = True
     try:
+        if not source.arguments:
+            _check_files(Path(source.path))
         with _without_bars():
             return loader(source.path, **source.arguments, **arguments)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    # transformers, tokenizers and safetensors read a stranger's folder here. What they raise of one that is damaged is of every type,
+    # bare `Exception` among them; it is told by its type and words.
+    except Exception as error:
+        words = str(error).strip().splitlines()
+        reason = (
+            words[0]
+            if words and isinstance(error, OSError | ValueError)
+            else ": ".join([type(error).__name__, *words[:1]])
+        )
         if "use_safetensors" in arguments:
             reason += f" (With torch {torch.__version__} only safetensors are read: other files could run code. `pip install 'torch>=2.6'`.)"
         if newer := _newer_transformers(Path(source.path)):
@@ -111,10 +121,30 @@ def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) ->
         ) from None
 
 
+MOST_LAYERS = 10_000
+"""Most layers that a model may say it has. transformers makes them all, before it looks for their weights."""
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+
+
+def _check_files(folder: Path) -> None:
+    """Raise `OSError` or `ValueError` for a model's folder that would be read, or built, for ever."""
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        require_file(path)
+    if (path := folder / "config.json").is_file():
+        said = read_json(path)
+        if not isinstance(said, dict):
+            raise ValueError(f"config.json must hold a JSON object, not {type(said).__name__}.")
+        for name in _LAYERS:
+            if isinstance(said.get(name), int | float) and not 1 <= said[name] <= MOST_LAYERS:
+                raise ValueError(f"config.json: {name} {str(said[name])[:30]} is no number of layers that a model has.")
+
+
 def _newer_transformers(folder: Path) -> str | None:
     """What to do where a model was saved by a later major version of transformers, which earlier ones can't read."""
     try:
-        saved = Version(json.loads((folder / "config.json").read_text(encoding="utf-8"))["transformers_version"])
+        saved = Version(read_json(folder / "config.json")["transformers_version"])
     except (OSError, ValueError, KeyError, TypeError):  # no folder, or nothing that says so
         return None
     if saved.major <= Version(transformers.__version__).major:
@@ -123,6 +153,11 @@ def _newer_transformers(folder: Path) -> str | None:
         f"it was saved by transformers {saved}, and here is {transformers.__version__}: pip install 'transformers>={saved.major}' (with "
         "`uv sync` that is so), or train and use it with one installation"
     )
+
+
+def load_config(name: str, trust_remote_code: bool = False) -> PretrainedConfig:
+    """The configuration of model `name`, for which no weights are read."""
+    return _load(AutoConfig.from_pretrained, "configuration", name, trust_remote_code=trust_remote_code)
 
 
 def _base_of(name: str) -> str | None:
@@ -155,7 +190,19 @@ def load_causal_lm(name: str, *, flash_attention: bool = False, trust_remote_cod
     arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"
-    return _sound(_load(AutoModelForCausalLM.from_pretrained, "model", name, **arguments), name)
+    return _sound(_whole(AutoModelForCausalLM, name, **arguments), name)
+
+
+def _whole(kind: Any, name: str, **arguments: Any) -> PreTrainedModel:
+    """A model all of whose weights are in its files.
+
+    Raises:
+        UserError: it can't be loaded, or lacks weights, for which transformers would draw random ones.
+    """
+    with _silent():  # its own report of missing weights goes into the error below
+        model, info = _load(kind.from_pretrained, "model", name, output_loading_info=True, **arguments)
+    check_whole(info, name)
+    return model
 
 
 def _sound(model: PreTrainedModel, name: str) -> PreTrainedModel:
@@ -185,7 +232,7 @@ def load_backbone(name: str, trust_remote_code: bool = False) -> PreTrainedModel
     if resolve_source(name).arguments or name == TINY:  # read as a causal LM, whose decoder is what is wanted
         return load_causal_lm(name, trust_remote_code=trust_remote_code).base_model
     arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
-    return _sound(_load(AutoModel.from_pretrained, "model", name, **arguments), name)
+    return _sound(_whole(AutoModel, name, **arguments), name)
 
 
 def load_sequence_classifier(

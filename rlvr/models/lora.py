@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from rlvr.config.files import read_json
 from rlvr.core.seeding import seeded
 from rlvr.errors import UserError
 from rlvr.models.lora_config import LoraSettings, import_peft, is_adapter, parse_lora_settings, read_adapter_config
@@ -323,12 +324,18 @@ def _shape(tensor: Tensor | None) -> torch.Size | None:
 def _check_base(model: PreTrainedModel, folder: Path) -> None:
     """Adapters that others wrote don't say to which weights they belong, and are believed."""
     path, base = folder / BASE, base_of(model)
-    if path.is_file() and (saved := json.loads(path.read_text())) != asdict(base):
-        if saved["fingerprint"] != base.fingerprint:
-            raise UserError(
-                f"the adapter {folder} was trained on another base model ({saved['name']}) than {base.name}: give that one "
-                "as --pretrain"
-            )
+    if not path.is_file():
+        return
+    try:
+        saved = Base(**read_json(path))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} does not say which base model the adapter belongs to ({error}): delete it to go without"
+        ) from None
+    if saved.fingerprint != base.fingerprint:
+        raise UserError(
+            f"the adapter {folder} was trained on another base model ({saved.name}) than {base.name}: give that one as --pretrain"
+        )
 
 
 def adapter_settings(folder: str | Path) -> LoraSettings:

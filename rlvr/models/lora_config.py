@@ -4,7 +4,6 @@ folders as peft writes them: recognising, reading and merging one.
 Free of torch and of peft until they are used, because settings are checked with it. Adapters in a model: `rlvr.models.lora`.
 """
 
-import json
 import logging
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlvr.config.conditions import ADAPTER_CONFIG
 from rlvr.config.conditions import is_adapter as is_adapter
+from rlvr.config.files import read_json
 from rlvr.errors import UserError
 
 if TYPE_CHECKING:
@@ -104,10 +104,10 @@ def read_lora_config(path: str | Path) -> LoraSettings:
     """
     path = Path(path)
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = read_json(path)
     except OSError as error:
         raise UserError(f"--lora_config {path}: {error.strerror}; give a JSON file such as {_EXAMPLE}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UserError(f"--lora_config {path}: not valid JSON ({error}); it should look like {_EXAMPLE}") from None
     if not isinstance(given, dict):
         raise UserError(f"--lora_config {path}: holds a {type(given).__name__}; it should look like {_EXAMPLE}")
@@ -195,8 +195,8 @@ def read_adapter_config(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / ADAPTER_CONFIG
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        found = read_json(path)
+    except (OSError, ValueError):
         found = None
     if not isinstance(found, dict):
         raise UserError(f"{path} is not what peft writes: no JSON object")

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from rlvr.config.files import read_json
 from rlvr.errors import UserError
 from rlvr.models.backbone import at_last_tokens, hidden_states
 from rlvr.models.batch import SequenceBatch
@@ -166,7 +167,7 @@ def _read_statistics(folder: Path) -> RewardStatistics | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
         return RewardStatistics(mean=float(found["mean"]), std=float(found["std"]))
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f'{path} must look like {{"mean": 0.1, "std": 1.3}}; delete it to go without') from None

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -54,10 +55,18 @@ class ValueHead(nn.Linear):
         """Read what `save` wrote.
 
         Raises:
-            UserError: the folder holds no value head.
+            UserError: the folder holds no value head, or one of another model.
         """
         check_head(folder)
-        self.load_state_dict(load_file(Path(folder) / HEAD_FILE))
+        path = Path(folder) / HEAD_FILE
+        try:
+            found = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path} can't be read: {error}") from None
+        own = self.state_dict()
+        if {name: tensor.shape for name, tensor in found.items()} != {name: own[name].shape for name in own}:
+            raise UserError(f"{path} holds no value head for hidden states of {self.in_features} numbers")
+        self.load_state_dict(found)
 
 
 def start_near_zero(head: nn.Linear, seed: int) -> None:

@@ -23,6 +23,16 @@ from rlvr.prompting.template import ConversationTemplate, template_names
 __all__ = ["Conversation", "ConversationTemplate", "attach_chat_template", "auto_template", "choose_template"]
 
 Messages = Sequence[Mapping[str, str]]
+_RAISED_IN_TEMPLATES = (
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
+"""What jinja lets out of the sandbox of a template besides its own errors."""
 
 
 class Conversation:
@@ -53,7 +63,7 @@ class Conversation:
         )
         self.system_in_user = False  # read by the probe in the next line
         self.system_in_user = bool(template.system_message) and not self._knows_system_role()
-        self._try_render(self.messages("probe"))
+        self.prompt_text("probe")  # raises if it can't be rendered
 
     @property
     def name(self) -> str:
@@ -72,13 +82,23 @@ class Conversation:
         return [{"role": role, "content": content} for role, content in turns]
 
     def render(self, messages: Messages, *, add_generation_prompt: bool) -> str:
-        """The text of a conversation, as the chat template writes it."""
-        text = self.tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            chat_template=self._chat_template,
-            add_generation_prompt=add_generation_prompt,
-            tokenize=False,
-        )
+        """The text of a conversation, as the chat template writes it.
+
+        Raises:
+            UserError: the chat template refuses it, or fails.
+        """
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                chat_template=self._chat_template,
+                add_generation_prompt=add_generation_prompt,
+                tokenize=False,
+            )
+        except (TemplateError, *_RAISED_IN_TEMPLATES) as error:
+            raise UserError(
+                f"conversation template {self.template.source}, key 'chat_template': can't be rendered with the tokenizer "
+                f"{self.name}: {type(error).__name__}: {error}"
+            ) from error
         assert isinstance(text, str)
         return text
 
@@ -159,18 +179,9 @@ class Conversation:
         """True where the chat template renders a system message: some refuse it, some leave it out."""
         try:
             text = self.prompt_text("probe")
-        except (TemplateError, TypeError, ValueError):
+        except UserError:
             return False
         return self.template.system_message.strip() in text
-
-    def _try_render(self, messages: Messages) -> None:
-        try:
-            self.render(messages, add_generation_prompt=True)
-        except (TemplateError, TypeError, ValueError) as error:
-            raise UserError(
-                f"conversation template {self.template.source}, key 'chat_template': can't be rendered with the tokenizer "
-                f"{self.name}: {type(error).__name__}: {error}"
-            ) from error
 
 
 def _resolve_chat_template(template: ConversationTemplate, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -184,7 +195,7 @@ def _resolve_chat_template(template: ConversationTemplate, tokenizer: PreTrained
                 f"none; use a template that brings one ({listed(others)}; `plain` suits base models) or give jinja text"
             )
         return str(tokenizer.get_chat_template())
-    if _is_jinja(given):
+    if not template.names_tokenizer:
         return given
     from rlvr.models.loading import load_tokenizer
 
@@ -198,10 +209,6 @@ def _resolve_chat_template(template: ConversationTemplate, tokenizer: PreTrained
     if not source.chat_template:
         raise UserError(f"{where}: the tokenizer {given!r} has no chat template; give jinja text, or null")
     return source.get_chat_template()
-
-
-def _is_jinja(text: str) -> bool:
-    return "{{" in text or "{%" in text
 
 
 def _resolve_stop_ids(template: ConversationTemplate, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -258,7 +265,7 @@ def choose_template(name: str, tokenizer: PreTrainedTokenizerBase) -> Conversati
         source = f"{SAVED_TEMPLATE} in {tokenizer.name_or_path}"
         template = ConversationTemplate.from_config(saved, source)
         # A name in place of jinja text would let a model from elsewhere have us load another tokenizer.
-        if not _is_jinja(template.chat_template or ""):
+        if template.chat_template is None or template.names_tokenizer:
             raise UserError(f"conversation template {source}, key 'chat_template': is no jinja text; name a template")
         return template
     return ConversationTemplate.load(auto_template(tokenizer) if name == "auto" else name)

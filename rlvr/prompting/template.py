@@ -24,6 +24,7 @@ from typing import Any
 
 from rewards.tags import NAMES as TAG_NAMES
 from rewards.tags import Tags
+from rlvr.config.files import read_json
 from rlvr.errors import UserError, did_you_mean, listed
 
 _REQUIRED = ("chat_template", "system_message", "stop_ids")
@@ -66,6 +67,11 @@ class ConversationTemplate:
     description: str = ""
     unread: tuple[str, ...] = ()
 
+    @property
+    def names_tokenizer(self) -> bool:
+        """True if the chat template is that of a tokenizer which it names, and no jinja text."""
+        return self.chat_template is not None and "{{" not in self.chat_template and "{%" not in self.chat_template
+
     @classmethod
     def load(cls, name_or_path: str) -> "ConversationTemplate":
         """Read a shipped template by name, or a JSON file by path.
@@ -76,19 +82,19 @@ class ConversationTemplate:
         path = Path(name_or_path).expanduser()
         if name_or_path in template_names():
             path = template_dir() / f"{name_or_path}.json"
-        elif not path.is_file():
+        elif not path.exists():
             raise UserError(
                 f"conversation template {name_or_path!r} is neither a shipped template ({listed(template_names())}) nor "
                 f"a JSON file.{did_you_mean(name_or_path, template_names())}"
             )
         try:
-            config = json.loads(path.read_text(encoding="utf-8"))
+            config = read_json(path)
         except OSError as error:
             raise UserError(f"conversation template {path}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UserError(f"conversation template {path}: not UTF-8 text") from None
         except json.JSONDecodeError as error:
             raise UserError(f"conversation template {path}:{error.lineno}: not valid JSON: {error.msg}") from None
+        except ValueError as error:
+            raise UserError(f"conversation template {path}: not usable JSON: {error}") from None
         return cls.from_config(config, str(path))
 
     @classmethod

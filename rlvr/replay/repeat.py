@@ -65,11 +65,11 @@ class Repeated:
     @property
     def farthest(self) -> tuple[str, float]:
         """The metric of the update that is farthest off, and how far, relative to then."""
-        then = self.then.metrics or {}
+        then = {name: value for name, value in (self.then.metrics or {}).items() if value is not None}
         off = {
             name: abs(self.metrics[name] - then[name]) / max(abs(then[name]), 1e-6)
             for name in COMPARED
-            if then.get(name) is not None and name in self.metrics
+            if name in then and name in self.metrics
         }
         return max(off.items(), key=lambda pair: pair[1]) if off else ("", math.nan)
 
@@ -94,7 +94,10 @@ def stretch_to(run: Path, step: int) -> Stretch:
         UserError: the step, or one between it and every checkpoint before it, is not in the journal.
     """
     journal = Journal(run)
-    journal.info(step)  # raises if it is not there
+    if journal.info(step).after is None:  # raises if it is not there
+        raise UserError(
+            f"step {step} of {run} did not end: the journal says what it began with and not what came of it"
+        )
     kept, first = set(journal.steps()), step
     starts = _starts(run)
     while first - 1 not in starts:

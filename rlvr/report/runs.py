@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rlvr.config.tree import parse_yaml
+from rlvr.config.files import parse_yaml
 from rlvr.errors import UserError
 from rlvr.tracking.diagnosis import Finding, History
 

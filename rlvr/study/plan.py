@@ -26,7 +26,7 @@ import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlvr.config import Config, base_config, by_section
-from rlvr.config.tree import parse_yaml
+from rlvr.config.files import parse_yaml, read_text
 from rlvr.errors import UserError, did_you_mean, listed
 from rlvr.validate.ppo import check_config
 
@@ -149,6 +149,14 @@ class Study:
 
     def check(self) -> None:
         """Raise `UserError` for names that there are not, two runs in one folder, and settings that training would refuse."""
+        if not self.seeds:
+            raise UserError("seeds: there are none, so there is nothing to run; give some, such as [0, 1, 2]")
+        for axis, given in self.grid.items():
+            if not given:
+                raise UserError(f"grid: {axis} has no value, so there is nothing to run; give some, or leave it out")
+            named = [str(value) for value in given]
+            if again := [one for one in named if named.count(one) > 1]:
+                raise UserError(f"grid: {axis} has {again[0]} more than once; name each value once")
         for axis in (*self.across, *self.baseline):
             if axis not in self.axes:
                 raise UserError(
@@ -177,7 +185,7 @@ def read_study(path: Path, changes: Mapping[str, Any]) -> Study:
         UserError: a file that can't be read, or a plan that can't be carried out; says what to change.
     """
     try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"))
+        tree = parse_yaml(read_text(path))
     except OSError as error:
         raise UserError(f"study {path}: {error.strerror}") from None
     except ValueError as error:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+from rlvr.config.files import parse_json, read_json, read_text
 from rlvr.errors import UserError
 from rlvr.evaluation.statistics import bootstrap_interval, interquartile_mean, t_interval
 from rlvr.study.plan import Cell, Run, Study, label
@@ -43,7 +44,11 @@ class Curve:
         Raises:
             UserError: the metric was never measured.
         """
-        rows = [json.loads(line) for line in (run.folder / METRICS).read_text(encoding="utf-8").splitlines()]
+        path = run.folder / METRICS
+        try:
+            rows = [parse_json(line) for line in read_text(path).splitlines()]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} can't be read: {error}") from None
         measured = [row for row in rows if study.metric in row]
         if not measured:
             known = sorted({name for row in rows for name in row if name.startswith("eval/")})
@@ -94,7 +99,7 @@ def read_results(study: Study, kept: Path | None = None) -> list[Curve]:
     found = {(label(run.cell), run.seed): Curve.read(run, study) for run in study.runs if run.is_finished}
     if kept is not None and kept.is_file():
         try:
-            earlier = [Curve(**curve) for curve in json.loads(kept.read_text(encoding="utf-8"))["runs"]]
+            earlier = [Curve(**curve) for curve in read_json(kept)["runs"]]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"--results {kept} holds no results of a study: {error}") from None
         found = {(label(curve.cell), curve.seed): curve for curve in earlier} | found
@@ -113,10 +118,10 @@ def write_results(path: Path, study: Study, curves: Sequence[Curve]) -> None:
     """
     there = [run.folder / ENVIRONMENT for run in study.runs if (run.folder / ENVIRONMENT).is_file()]
     if there:
-        environment = json.loads(there[0].read_text(encoding="utf-8"))
+        environment = read_json(there[0])
         environment = {name: environment[name] for name in KEPT_OF_ENVIRONMENT if name in environment}
     else:
-        environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+        environment = read_json(path)["environment"]
     plan = {name: value for name, value in asdict(study).items() if name != "out"}  # which is a place on this machine
     kept = {"study": plan, "environment": environment, "runs": [asdict(curve) for curve in curves]}
     versions = ", ".join(f"{name} {value}" for name, value in environment.items() if name not in ("device", "machine"))

@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from rlvr.config import LogConfig
+from rlvr.config.files import read_json
 from rlvr.config.supervised import RowsConfig
 from rlvr.errors import UserError
 from rlvr.tracking.samples import COLUMNS, TrackedSample, table_rows
@@ -134,8 +135,8 @@ class RunInfo:
         if self.folder is None or not (self.folder / IDS).is_file():
             return {}
         try:
-            found = json.loads((self.folder / IDS).read_text(encoding="utf-8"))
-        except ValueError:
+            found = read_json(self.folder / IDS)
+        except (OSError, ValueError):
             found = None
         if not isinstance(found, dict):
             raise UserError(f"{self.folder / IDS} is no JSON object: delete it, and trackers begin a new run")

@@ -44,7 +44,10 @@ class Progress:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for f in fields(self):
-            setattr(self, f.name, state[f.name])
+            value, kind = state[f.name], int | float if f.type in (float, "float") else int
+            if not isinstance(value, kind):
+                raise TypeError(f"{f.name} is {value!r}, and no number")
+            setattr(self, f.name, value)
 
     def add_seconds(self, seconds: float) -> None:
         self.seconds += seconds
@@ -134,9 +137,17 @@ class BaseTrainer(ABC):
         """Go on from a checkpoint: the next `fit` gives what the uninterrupted run would have given, bit for bit.
 
         Raises:
-            UserError: the checkpoint is damaged or belongs to another run; the message says which.
+            UserError: the checkpoint is damaged, belongs to another run, or does not hold what a checkpoint does; the message says
+                which.
         """
-        self._take_up(self.checkpointer.load(Path(path)))
+        try:
+            self._take_up(self.checkpointer.load(Path(path)))
+        # Its digests are right, so nothing damaged it: somebody made it so, or another version of this program.
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            raise UserError(
+                f"{path} does not hold what a checkpoint of this run does ({type(error).__name__}: {error}): go on from another, or start "
+                "anew with another --save_path"
+            ) from error
 
     def save_checkpoint(self) -> Path | None:
         """Write a checkpoint of this moment, if there is a folder for it. Collective. Returns its folder."""

@@ -577,7 +577,7 @@ class OnlineTrainer(BaseTrainer):
         self.kl_coef = state["kl_coef"]
         if state["reward_model"] and hasattr(self.maker.reward_model, "load_state_dict"):
             self.maker.reward_model.load_state_dict(state["reward_model"])
-        self._loaders = state["loaders"]
+        self._loaders = {name: state["loaders"][name] for name, _ in self._named_loaders()}
         if own is not None:
             self.buffer.load_state_dict(own["buffer"])
             self.meter.load_state_dict(own["meter"])

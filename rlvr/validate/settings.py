@@ -14,6 +14,9 @@ from rlvr.config.layers import AnyConfig, untouched
 from rlvr.config.secrets import REDACTED
 from rlvr.errors import UserError
 
+MOST = 2**63 - 1
+"""What 64 bits hold: more can be neither counted nor drawn from."""
+
 
 def check_ranges(config: AnyConfig) -> None:
     """Refuse values out of range, and those of a saved file that have lost their secrets (`rlvr.config.secrets`).
@@ -26,6 +29,10 @@ def check_ranges(config: AnyConfig) -> None:
             raise UserError(
                 f"--{flag.name} {value}: its secret was left out when the settings were saved; give it again"
             )
+        unbounded = any(allowed.infinite for allowed in flag.ranges)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and not (unbounded or -MOST <= number <= MOST):  # of NaN, too
+                raise UserError(f"--{flag.name} {str(number)[:30]}: must be a finite number, at most {MOST:.2g}")
         for allowed in flag.ranges:
             if not allowed.allows(value):
                 raise UserError(f"--{flag.name} {value}: must {allowed.text}")

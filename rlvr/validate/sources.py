@@ -44,7 +44,7 @@ def check_sources(config: AnyConfig) -> None:
     if isinstance(config, Config) and config.data.prompt_csv_url is not None:
         check_prompt_csv(config.data.prompt_csv_url)
     if (template := config.template.conversation_template_config) != "auto":
-        ConversationTemplate.load(template)
+        load_template(template)
     for name in MODELS:
         if value := getattr(config.model, name, None):
             check_model(value, f"--{name}")
@@ -62,6 +62,19 @@ def check_functions(config: Config) -> None:
     options = reward_options(config)
     for name in function_names(config):
         resolve(name, options=options)
+
+
+def load_template(name: str) -> ConversationTemplate:
+    """A shipped template, or a file's. A tokenizer that it names must be there, or on the hub.
+
+    Raises:
+        UserError: there is none of this name, it can't be used, or it names a tokenizer that is nowhere.
+    """
+    template = ConversationTemplate.load(name)
+    if template.names_tokenizer and template.chat_template is not None:
+        where = f"conversation template {template.source}, key 'chat_template': no jinja text, so it names a tokenizer:"
+        check_model(template.chat_template, where)
+    return template
 
 
 def _data_of(config: AnyConfig) -> list[str]:

@@ -3,7 +3,8 @@
 import pytest
 
 from rlvr.config import base_config, from_dict, sft_config
-from rlvr.config.tree import load_yaml, parse_yaml
+from rlvr.config.files import parse_yaml
+from rlvr.config.tree import load_yaml
 from rlvr.errors import UserError
 
 BOMB = "a: &a [x, x]\n" + "".join(

@@ -175,7 +175,7 @@ def test_rows_that_can_not_be_used_are_named(row: dict, message: str) -> None:
 
 def test_a_conversation_that_the_template_refuses() -> None:
     picky = "{% if messages|length > 1 %}{{ raise_exception('one message, please') }}{% endif %}{{ messages[0]['content'] }}"
-    with pytest.raises(UserError, match=r"d\.jsonl:1: the chat template of t.json refuses this .*one message, please"):
+    with pytest.raises(UserError, match=r"d\.jsonl:1: conversation template t.json, .*one message, please"):
         encode({"messages": [ASK, ASK, REPLY]}, conversation=with_template(picky))
 
 
