@@ -166,7 +166,7 @@ class Journal:
     def bytes_per_token(self) -> float:
         """Bytes on disk for each response token, over all steps that are whole."""
         folders = [self._place(step) for step in self.steps()]
-        files = sum(p.stat().st_size for folder in folders for p in folder.iterdir())
+        files = sum(p.stat().st_size for folder in folders for p in folder.iterdir() if p.is_file())
         tokens = sum(_tokens(p) for folder in folders for p in folder.glob("experience-*.safetensors"))
         return files / tokens if tokens else 0.0
 

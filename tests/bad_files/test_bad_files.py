@@ -9,7 +9,7 @@ from .refused import give
 from .workshop import Workshop
 
 pytestmark = pytest.mark.usefixtures("process")
-COUNT, SEED = 25, 1
+COUNT, SEED = 14, 1
 
 
 @pytest.fixture(scope="module")
