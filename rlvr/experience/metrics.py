@@ -40,6 +40,9 @@ def record_scores(meter: Meter, scores: ModelScores, kl: Tensor, non_score: Tens
     meter.add("objective/entropy", -torch.where(mask, scores.logprobs, zero).sum(), count)
     meter.add("objective/non_score_reward", non_score.sum(), count)
     meter.add("objective/rlhf_reward", (non_score.sum(1) + totals)[scored].sum(), scored.sum())
+    if scores.ref_logprobs is not None:
+        # ColossalChat's, with its estimator, in which policy and reference are the other way round than in `k3`.
+        meter.add_tokens("approx_kl", kl_estimate(scores.ref_logprobs, scores.logprobs, "k3"), mask)
     if scores.entropy is not None:
         meter.add_tokens("policy/entropy_avg", scores.entropy, mask)
 
@@ -99,7 +102,6 @@ def _outside(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
 # ColossalChat's names of the same quantities.
 ALIASES = {
     "reward": "objective/scores",
-    "approx_kl": "policy/approxkl_avg",
     "train/lr_actor": "lr",
     "token_cost": "response/length_tokens",
 }
