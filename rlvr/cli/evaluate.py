@@ -160,7 +160,10 @@ def _print(result: Mapping[str, Any]) -> None:
     parts = result["datasets"]
     columns = {"all": result, **parts} if len(parts) > 1 else {next(iter(parts)): result}
     console = Terminal(width=max(60, 24 + 24 * len(columns)))
-    table = Table(title=f"{result['model']}: {result['problems']} problems, {result['samples']} response(s) each")
+    drawn = f"at temperature {result['temperature']:g}" if result["temperature"] else "greedy"
+    table = Table(
+        title=f"{result['model']}: {result['problems']} problems, {result['samples']} response(s) each, {drawn}"
+    )
     table.add_column("")
     for name in columns:
         table.add_column(Path(name).name, justify="right")

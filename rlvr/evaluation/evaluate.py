@@ -130,7 +130,7 @@ class Evaluation:
         parts = summarise_each(self.lines)
         whole = summarise(self.lines) if len(parts) > 1 else next(iter(parts.values()))
         result = {
-            "model": self.a.model, **whole, "notes": self.notes, "save_path": self.a.save_path, "datasets": parts,
+            "model": self.a.model, "temperature": self.a.temperature, **whole, "notes": self.notes, "save_path": self.a.save_path, "datasets": parts,
         }  # fmt: skip
         self._records.finish(result | {"settings": self._identity, "tokens_per_s": self.tokens_per_s})
         return result

@@ -1,7 +1,7 @@
 """The flags of ColossalAI's `train_prompts_on_ray.py`, with that script's defaults, as flags of `rlvr train`.
 
-Most have the same names here. Two differ. The script's episodes hold `max_timesteps` steps of collecting and learn after every
-`update_timesteps` of them, while an episode here learns once, at its end. And the script's `--model` names a family of models.
+Most have the same names here. Two differ. The script's episodes hold `max_timesteps` steps of collecting, and it learns after every
+`update_timesteps` of all of them, while an episode here learns once, at its end. And the script's `--model` names a family of models.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,20 @@ from rlvr.errors import UserError
 
 FAMILIES = {"gpt2": "gpt2", "bloom": "bigscience/bloom-560m", "opt": "facebook/opt-350m"}
 """The script's families of models, each with the model that it takes unless `--pretrain` names one."""
-DEFAULTS = {"experience_batch_size": "8", "train_batch_size": "8", "num_update_steps": "1", "strategy": "ddp"}
+DEFAULTS = {
+    "experience_batch_size": "8",
+    "train_batch_size": "8",
+    "num_update_steps": "1",
+    "strategy": "ddp",
+    "save_path": "actor_checkpoint_prompts.pt",  # a folder here
+}
 
 
 def from_reference(argv: Sequence[str]) -> tuple[list[str], str | None]:
     """(flags of `rlvr train`, the family that the model must be of) from flags of the script and of `rlvr train`.
 
     Raises:
-        UserError: numbers of steps that don't go together.
+        UserError: so few steps that it would never learn.
     """
     words = list(argv)
     family = _take(words, "model")
@@ -32,12 +38,13 @@ def from_reference(argv: Sequence[str]) -> tuple[list[str], str | None]:
         if name not in known and not (name == "strategy" and "plugin" in known):
             flags += [f"--{name}", value]
     episodes, steps = (_number(words, name, 10) for name in ("num_episodes", "max_timesteps"))
-    update = _number(words, "update_timesteps", steps)
-    if steps % update:
+    update = _number(words, "update_timesteps", 10)
+    if episodes * steps < update:
         raise UserError(
-            f"--update_timesteps {update} does not divide --max_timesteps {steps}: learning comes after every so many steps, "
-            "give a divisor"
+            f"--update_timesteps {update} is more than the {episodes} x {steps} steps of --num_episodes and --max_timesteps, so nothing would "
+            "be learned: give less"
         )
+    # Steps after the last update are never learned from in the script, and not made here.
     counts = ["--num_episodes", str(episodes * steps // update), "--num_collect_steps", str(update)]
     return [*flags, *counts, *words], family
 

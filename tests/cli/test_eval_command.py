@@ -210,3 +210,10 @@ def test_mistakes(words, said, capsys, monkeypatch, tmp_path) -> None:
     assert main(["eval", *words]) == 2
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told and told.count("error:") == 1
+
+
+@pytest.mark.parametrize(("flags", "said"), [([], "greedy"), (["--temperature", "0.7"], "at temperature 0.7")])
+def test_the_table_says_how_responses_were_drawn(flags, said, micro_model, capsys) -> None:
+    words = ["--dataset", "builtin", "--max_samples", "2", "--max_new_tokens", "4", "--conversation_template_config"]
+    assert main(["eval", micro_model, *words, "tiny", "--num_threads", "1", *flags]) == 0
+    assert f"1 response(s) each, {said}" in " ".join(capsys.readouterr().out.split())

@@ -1,6 +1,7 @@
 """What a Ray run refuses before, or just after, there is a cluster; and the flags of ColossalAI's script. No cluster runs."""
 
 import builtins
+import shlex
 import socket
 import sys
 from dataclasses import replace
@@ -172,12 +173,30 @@ def test_the_flags_of_the_script() -> None:
     assert r.ray and r.num_gpus_per_node == 6
 
 
+def test_its_example() -> None:
+    """The usage example of the script's page, word by word."""
+    words = (
+        '--prompt_csv_url "path/to/prompts.csv" --model gpt2 --pretrain gpt2 --strategy colossalai_zero2 --num_episodes 10 '
+        "--num_actor_nodes 2 --num_gpus_per_node 4"
+    )
+    argv, family = from_reference(shlex.split(words))
+    config = parse(argv)
+    assert (config.data.prompt_csv_url, config.model.pretrain, family) == ("path/to/prompts.csv", "gpt2", "gpt2")
+    assert (config.parallel.plugin, config.ray.num_actor_nodes, config.ray.num_gpus_per_node) == ("zero2", 2, 4)
+    assert (config.train.num_episodes, config.train.num_collect_steps) == (10, 10)
+
+
 def test_its_defaults() -> None:
     argv, family = from_reference(["--prompt_csv_url", "prompts.csv"])
     config = parse(argv)
     assert (config.model.pretrain, config.parallel.plugin, family) == ("gpt2", "ddp", None)
     assert (config.train.num_episodes, config.train.num_collect_steps, config.train.num_update_steps) == (10, 10, 1)
     assert (config.train.train_batch_size, config.rollout.experience_batch_size) == (8, 8)
+    assert config.ckpt.save_path == "actor_checkpoint_prompts.pt"
+    longer = parse(
+        from_reference(["--max_timesteps", "4", "--num_episodes", "6"])[0]
+    )  # an update after steps 10 and 20 of 24
+    assert (longer.train.num_episodes, longer.train.num_collect_steps) == (2, 10)
     assert from_reference(["--model", "bloom"])[0][:2] == ["--ray", "--pretrain"]
     assert parse(from_reference(["--model", "bloom"])[0]).model.pretrain == "bigscience/bloom-560m"
     assert parse(from_reference(["--model", "my/folder"])[0]).model.pretrain == "my/folder"
@@ -187,8 +206,8 @@ def test_its_defaults() -> None:
     ("words", "said"),
     [
         (
-            ["--update_timesteps", "3", "--max_timesteps", "10"],
-            "--update_timesteps 3 does not divide --max_timesteps 10",
+            ["--update_timesteps", "31", "--max_timesteps", "10", "--num_episodes", "3"],
+            "--update_timesteps 31 is more than the 3 x 10 steps",
         ),
         (["--update_timesteps", "0"], "--update_timesteps 0: must be at least 1"),
         (["--update_timesteps", "many"], "whole number"),
