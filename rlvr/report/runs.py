@@ -149,7 +149,7 @@ def _json_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     found, bad = [], 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
-            value = json.loads(line)
+            value = json.loads(line, parse_int=_whole_number)
         except (ValueError, RecursionError):  # no JSON, a number of too many digits, or nested too deeply
             value = None
         if isinstance(value, dict):
@@ -159,16 +159,14 @@ def _json_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return found, bad
 
 
+def _whole_number(digits: str) -> int | float:
+    """Beyond what 64 bits hold, a float: infinite in the end, where what adds up and formats integers would raise."""
+    return int(digits) if len(digits) < 19 else float(digits)
+
+
 def _numbers(line: dict[str, Any]) -> Row:
     known = {name: math.nan if value is None else value for name, value in line.items()}
-    return {name: _float(value) for name, value in known.items() if isinstance(value, int | float)}
-
-
-def _float(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    return {name: float(value) for name, value in known.items() if isinstance(value, int | float)}
 
 
 def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
@@ -182,7 +180,16 @@ def _settings(path: Path, notes: list[str]) -> dict[str, Any]:
     if not isinstance(tree, dict):
         notes.append("config.yaml can't be read: settings are not shown")
         return {}
-    return {section: values for section, values in tree.items() if isinstance(values, dict)}
+    return {str(section): _plain(values) for section, values in tree.items() if isinstance(values, dict)}
+
+
+def _plain(value: Any) -> Any:
+    """A value of YAML as JSON has it: dates, bytes and sets of a file that is not ours become text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_plain(held) for held in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _environment(path: Path, notes: list[str]) -> dict[str, Any]:

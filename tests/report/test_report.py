@@ -255,3 +255,18 @@ def test_a_page_of_elsewhere_can_not_read_what_is_served(tmp_path: Path) -> None
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_numbers_and_settings_that_nobody_of_ours_wrote(tmp_path: Path) -> None:
+    """Numbers of 400 digits, dates, bytes, sets, and keys that are no text."""
+    huge = "1" + "0" * 400
+    (tmp_path / "metrics.jsonl").write_text(
+        f'{{"step": 1, "objective/scores": {huge}}}\n{{"step": 2, "objective/scores": 0.5}}\n{{"step": {huge}}}\n'
+    )
+    (tmp_path / "samples.jsonl").write_text(f'{{"step": 1, "score": {huge}}}\n{{"step": {huge}}}\n{{"step": [1]}}\n')
+    (tmp_path / "config.yaml").write_text(
+        "train: {lr: 2024-01-01, 2024-01-02: 1}\nalgo: {a: !!binary aGVsbG8=, b: !!set {x}, null: 5}\n"
+    )
+    (tmp_path / "environment.json").write_text(f'{{"python": {huge}}}')
+    page = render(read_runs([tmp_path]))
+    assert "2024-01-01" in page and "objective/scores" in page
