@@ -263,7 +263,10 @@ def _product(term: Term, choose: Choose[Any]) -> str:
         # Side by side a digit would join the number before it, xyx is a word, and a number before a bracket or letter is a factor.
         word = text[-2:].isalpha() and len(text) > 1 and piece[0].isalpha()
         touching = before is not None and (
-            piece[0].isdigit() or word or piece[0] == text[-1:] or piece.startswith(("\\frac", "\\dfrac", "\\tfrac", "{"))
+            piece[0].isdigit()
+            or word
+            or piece[0] == text[-1:]
+            or piece.startswith(("\\frac", "\\dfrac", "\\tfrac", "{"))
         )
         signs = ["\\cdot ", "\\times "] if touching else ["", " ", "\\cdot ", "\\,"]
         text += piece if not text else choose(signs) + piece
