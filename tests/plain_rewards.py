@@ -20,3 +20,7 @@ def first_letter_is_b(responses: Sequence[str]) -> list[float]:
 
 def letters(response: str) -> float:
     return float(len(response))
+
+
+def odd_letters(response: str) -> float:
+    return float(sum(character.islower() for character in response) % 2)

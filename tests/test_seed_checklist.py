@@ -110,7 +110,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "on_ray/test_settings.py::test_roles_get_gpus_where_there_are_any",
         "on_ray/test_settings.py::test_more_than_the_cluster_has",
     ),
-    "S2.17": (RAY_RUN, "on_ray/test_runs.py::test_one_step_off_policy"),
+    "S2.17": (RAY_RUN, "on_ray/test_asynchronous.py::test_each_sample_has_the_version_that_its_place_says"),
     "S2.18": (RAY_SCRIPT, RAY_FLAGS),
     "S2.19": (RAY_SCRIPT,),
     "S2.20": ("on_ray/test_runs.py::test_a_killed_reward_worker_is_replaced_and_its_work_done_again", RAY_RUN),

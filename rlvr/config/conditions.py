@@ -246,10 +246,10 @@ def correction_of(c: Any) -> "Correction":
 
 
 def _differs_by_design(c: Any) -> bool:
-    """The engine's kernels or its weights are not the trainer's, and it says with which probabilities it sampled."""
-    return c.ray.one_step_off_policy or (
-        c.rollout.engine == "vllm" and gives_logprobs(c) and c.algo.old_logprobs == "recompute"
-    )
+    """The engine's kernels or its weights are not the trainer's, and old logprobs are the trainer's."""
+    if c.algo.old_logprobs == "sampled":  # the ratio is that to the policy that sampled: nothing is left to correct
+        return False
+    return c.ray.max_staleness > 0 or (c.rollout.engine == "vllm" and gives_logprobs(c))
 
 
 def gives_logprobs(c: Any) -> bool:
@@ -425,6 +425,8 @@ def has_workers_of_their_own(c: Any) -> bool:
     return not has_reward_model(c)
 
 
-@condition(why=" without --one_step_off_policy: the actor itself generates")
-def generates_ahead(c: Any) -> bool:
-    return c.ray.one_step_off_policy
+@condition(
+    why=" without rollout workers: the actor itself generates", instead="give --num_rollout_workers N (1 or more)"
+)
+def has_rollout_workers(c: Any) -> bool:
+    return c.ray.num_rollout_workers > 0

@@ -261,7 +261,7 @@ class AlgoConfig:
     or those that the engine sampled with: a forward pass less, and ratios that are off by rounding."""
     mismatch_correction: Literal["none", "truncate", "mask"] | None = None
     """Weigh the policy loss by trainer's probability / engine's probability, and bring what is beyond the bounds to them, or leave it
-    out. Default: truncate where the two differ by design (`--engine vllm`, `--one_step_off_policy`), else none."""
+    out. Default: truncate where the two differ by design (`--engine vllm`, `--max_staleness`), else none."""
     mismatch_level: Annotated[
         Literal["token", "sequence", "geometric", "arithmetic"] | None, read_when(run.corrects_mismatch)
     ] = None
@@ -410,8 +410,6 @@ class RayConfig:
     """Nodes of the reference model."""
     num_reward_nodes: Annotated[int, at_least(1), read_when(run.on_ray, run.has_reward_role)] = 1
     """Nodes of the neural reward model."""
-    num_rollout_nodes: Annotated[int, at_least(1), read_when(run.on_ray, run.generates_ahead)] = 1
-    """Nodes of the copies of the actor that generate one step ahead."""
     num_gpus_per_node: Annotated[int | None, at_least(0, ", which means CPUs"), read_when(run.on_ray)] = None
     """Processes of each role on each of its nodes, each with a GPU; 0: they run on CPUs. Default: 1, and 0 on a cluster
     without GPUs."""
@@ -425,9 +423,17 @@ class RayConfig:
     """Processes that run the reward functions, wherever in the cluster a CPU is free; there are always so many."""
     max_reward_workers: Annotated[int, at_least(1), read_when(run.on_ray, run.has_workers_of_their_own)] = 4
     """Most of those processes, started while responses wait to be scored, and ended when there is nothing to do."""
-    one_step_off_policy: Annotated[bool, read_when(run.on_ray, off=False), FIXED] = False
-    """Generate the next episode's responses while this one's are learned from, with the weights from before;
-    `--mismatch_correction` corrects for it."""
+    num_rollout_workers: Annotated[int, at_least(0), read_when(run.on_ray, run.samples_responses, off=0)] = 0
+    """Processes that generate, each with a copy of the actor and an engine, wherever in the cluster there is room; 0 = the actor's
+    own processes do. One that dies or hangs (`--dist_timeout`) is replaced, and nothing else changes."""
+    max_staleness: Annotated[
+        int,
+        at_least(0, ", where 0 = no episode is generated ahead"),
+        read_when(run.on_ray, run.has_rollout_workers, off=0, strict=True),
+        FIXED,
+    ] = 0
+    """Episodes that are generated ahead of the one that is learned from: the responses of episode i are those of the weights after
+    i less so many episodes. Learning and generation then work at the same time; `--mismatch_correction` corrects for it."""
 
 
 @forbid_unknown

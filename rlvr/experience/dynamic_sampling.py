@@ -54,6 +54,7 @@ class _Pool:
 
 def collect_with_signal(
     maker: BaseExperienceMaker,
+    prompts: Sequence[Prompt],
     waiting: list[Prompt],
     next_prompts: Callable[[], Sequence[Prompt]],
     any_rank: Callable[[bool], bool],
@@ -68,6 +69,7 @@ def collect_with_signal(
 
     Args:
         maker: samples, scores and assembles.
+        prompts: this process's share of the collect step, each `num_generations` times in a row.
         waiting: prompts that this process has drawn and not sampled yet, the oldest first; changed in place.
         next_prompts: gives this process's share of the next batch of prompts. Called by all ranks together.
         any_rank: whether any rank says yes. Collective.
@@ -81,17 +83,16 @@ def collect_with_signal(
     max_refills = maker.config.algo.max_refills
     seconds: dict[str, float] = {}
     pool = _Pool(maker.config.rollout.num_generations)
-    share = next_prompts()
-    target, refills = len(share), 0
-    waiting += share
+    target, refills = len(prompts) // pool.size, 0
     with maker.sampling_weights():  # for all rounds at once, of which the ranks make different numbers
-        _sample(maker, _take(waiting, target), pool, meter, seconds, *seed)
+        _sample(maker, prompts, pool, meter, seconds, *seed)
         while True:
             while waiting and pool.with_signal < target:
                 # As many prompts as should suffice, by the share of groups with signal so far; then more only if they did not.
                 acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
-                some = _take(waiting, math.ceil((target - pool.with_signal) / acceptance))
-                _sample(maker, some, pool, meter, seconds, *seed, "refill", len(pool.signal))
+                some = take(waiting, math.ceil((target - pool.with_signal) / acceptance))
+                repeated = [prompt for prompt in some for _ in range(pool.size)]
+                _sample(maker, repeated, pool, meter, seconds, *seed, "refill", len(pool.signal))
             if refills == max_refills or not any_rank(pool.with_signal < target):
                 break
             refills += 1
@@ -103,7 +104,7 @@ def collect_with_signal(
     return _finish(maker, pool, target, meter, seconds, *seed, monte_carlo=monte_carlo), len(pool.rollouts)
 
 
-def _take(waiting: list[Prompt], count: int) -> list[Prompt]:
+def take(waiting: list[Prompt], count: int) -> list[Prompt]:
     """The first prompts, which wait no longer."""
     taken = waiting[:count]
     del waiting[:count]
@@ -119,9 +120,8 @@ def _sample(
     *seed: int | str,
 ) -> None:
     """Sample responses to these prompts, score them, and add them to the pool."""
-    repeated = [prompt for prompt in prompts for _ in range(pool.size)]
-    greedy = maker.greedy_responses(repeated, seconds, *seed)
-    new = maker.respond(repeated, maker.sampling, seconds, *seed)
+    greedy = maker.greedy_responses(prompts, seconds, *seed)
+    new = maker.respond(prompts, maker.sampling, seconds, *seed)
     with timed(seconds, "reward"):
         results = new.scoring.result()
         verdicts = maker.judge(new.rollouts, results, meter, greedy)

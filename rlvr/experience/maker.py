@@ -55,6 +55,9 @@ from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.scorers.rules import make_sample
 from rlvr.tracking.meter import Meter
 
+GREEDY = "greedy"
+"""Ends the seed of greedy responses."""
+
 
 class AwaitedScores(Protocol):
     """Scores of a batch that may not be finished; `result` waits for them."""
@@ -183,8 +186,13 @@ class BaseExperienceMaker(ABC):
         """One greedy response to each different prompt, for estimators that compare with it."""
         if not self.estimator.greedy:
             return None
-        each = prompts[:: self.config.rollout.num_generations]  # a prompt stands that many times in a row
-        return self.respond(each, replace(self.sampling, temperature=0.0), seconds, *seed, "greedy")
+        each, sampling = self.greedy_request(prompts)
+        return self.respond(each, sampling, seconds, *seed, GREEDY)
+
+    def greedy_request(self, prompts: Sequence[Prompt]) -> tuple[Sequence[Prompt], Sampling]:
+        """The prompts that get a greedy response, and its sampling."""
+        # A prompt stands `num_generations` times in a row.
+        return prompts[:: self.config.rollout.num_generations], replace(self.sampling, temperature=0.0)
 
     def judge(
         self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter, greedy: Responses | None = None

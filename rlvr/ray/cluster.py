@@ -6,6 +6,7 @@ The only file that knows how Ray reports errors: `collect` turns them into those
 import hashlib
 import os
 import platform
+import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -169,6 +170,20 @@ def end(processes: list[Any]) -> None:
             ray.kill(process)
 
 
+def kill_here(identity: Any) -> None:
+    """End a process that may not listen any more, if it is on this machine. (Ray ends it too, but only after seconds, and not at all if
+    its cluster is ended meanwhile.)
+
+    Args:
+        identity: reference to the node's address and the process's id.
+    """
+    ray = import_ray()
+    known, _ = ray.wait([identity], timeout=0)
+    with suppress(ray.exceptions.RayError, ProcessLookupError):
+        if known and (found := ray.get(identity))[0] == ray.util.get_node_ip_address():
+            os.kill(found[1], signal.SIGKILL)
+
+
 # Waiting for calls to actors.
 
 
@@ -211,11 +226,10 @@ def collect(refs: Sequence[Any], names: Sequence[str], limit_s: float | None = N
         try:
             results[done] = ray.get(done)
         except ray.exceptions.RayActorError as error:
-            raise ProcessDied(who[done], _reason(error)) from None
+            raise ProcessDied(who[done], reason_of(error)) from None
         except ray.exceptions.RayTaskError as error:
             _look_for_the_dead(ray, pending, who)
-            cause = getattr(error, "cause", None)
-            raise (cause if isinstance(cause, _KNOWN) else error) from None
+            raise cause_of(error) from None
     return [results[ref] for ref in refs]
 
 
@@ -229,13 +243,19 @@ def _look_for_the_dead(ray: Any, pending: list[Any], who: Mapping[Any, str]) -> 
         try:
             ray.get(ref)
         except ray.exceptions.RayActorError as error:
-            raise ProcessDied(who[ref], _reason(error)) from None
+            raise ProcessDied(who[ref], reason_of(error)) from None
         except ray.exceptions.RayTaskError:
             continue
 
 
-def _reason(error: Exception) -> str:
-    """Ray's reason in a line, without its list of possible causes."""
+def cause_of(error: Exception) -> Exception:
+    """What an actor raised, where it is one of the errors that are told as they are; else Ray's report of it."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, _KNOWN) else error
+
+
+def reason_of(error: BaseException) -> str:
+    """Ray's reason for a process's end in a line, without its list of possible causes."""
     text = " ".join(str(error).split("Some common causes")[0].split())
     told = text.rpartition("Worker exit type: ")[2] or text
     return told[:200].rstrip(" .")

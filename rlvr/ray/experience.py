@@ -1,27 +1,32 @@
 """The experience maker of a run on Ray: it asks groups of actors and has no model of its own.
 
-`respond` streams responses from the processes that generate, in pieces, and passes references to the pieces on to the scorer;
+`respond` gets responses from the processes that generate, in pieces, and passes references to the pieces on to the scorer;
 `run_models` has all roles read the responses at once. Judging, rewards and advantages are `BaseExperienceMaker`'s, in the
-driver. With generation one step ahead, responses of coming collect steps wait in `ahead`.
+driver. What was asked of rollout workers for coming collect steps waits in `ahead`, under the place in the run that it is for.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rewards import Sample
 from rlvr.checkpoint.checkpointer import SavedPart
 from rlvr.config import Config
 from rlvr.data.prompts import Prompt
-from rlvr.experience.maker import BaseExperienceMaker, Responses, samples_of, timed
+from rlvr.experience.maker import GREEDY, BaseExperienceMaker, Responses, samples_of, timed
 from rlvr.experience.scoring import Columns, ModelScores, model_scores
 from rlvr.prompting.conversation import Conversation
 from rlvr.ray.cluster import collect, import_ray
 from rlvr.ray.groups import PPOInitialRayActorGroup, PPORayActorGroup
 from rlvr.ray.rewards import PieceScoring, RemoteScorer
+from rlvr.ray.rollout import Part, RolloutWorkers
 from rlvr.ray.splitting import Piece, merge_columns, split_prompts
 from rlvr.rollout.engine import Rollout, Sampling
+
+RANK = 0
+"""Ends the seeds of rollout workers, which have no rank: what a run of one process adds to its own."""
 
 
 @dataclass(frozen=True)
@@ -50,29 +55,34 @@ class Roles:
 
     Attributes:
         actor, critic, initial: read the responses; None for a role that the run does not have.
-        generators: sample responses: the actor, or copies of it.
+        workers: sample responses; None where the actor does.
     """
 
     actor: PPORayActorGroup
     critic: PPORayActorGroup | None
     initial: PPOInitialRayActorGroup | None
-    generators: PPORayActorGroup
+    workers: RolloutWorkers | None = None
+
+
+class Generating(Protocol):
+    """Responses that are being sampled."""
+
+    def pieces(self) -> Iterator[tuple[list[int], Any, Piece]]:
+        """(places of its responses, reference, piece) of each piece as soon as one is ready."""
+        ...
 
 
 @dataclass
-class Generating:
-    """Responses that are being sampled.
+class FromActor:
+    """Responses that the actor's processes sample; they can be taken once.
 
     Attributes:
-        prompts: one for each response; the responses to one prompt in a row.
         streams: of each rank, the places of its responses among all, the stream of references to its pieces, and its name.
     """
 
-    prompts: Sequence[Prompt]
     streams: list[tuple[deque[int], Any, str]]
 
-    def pieces(self) -> Any:
-        """(places of its responses, reference, piece) of each piece as soon as any rank has one ready."""
+    def pieces(self) -> Iterator[tuple[list[int], Any, Piece]]:
         ray = import_ray()
         open_streams = {stream: (rows, name) for rows, stream, name in self.streams}
         while open_streams:
@@ -89,14 +99,26 @@ class Generating:
 
 
 @dataclass
-class Generated:
-    """Responses that were sampled already, from a checkpoint; the same interface as `Generating`."""
+class FromWorkers:
+    """Responses that were asked of rollout workers; they can be taken again and again.
+
+    Attributes:
+        prompts: one for each response; the responses to one prompt in a row.
+        parts: the answers to come.
+    """
 
     prompts: Sequence[Prompt]
-    piece: Piece
+    parts: list[Part]
 
-    def pieces(self) -> Any:
-        yield list(range(len(self.prompts))), import_ray().put(self.piece), self.piece
+    def pieces(self) -> Iterator[tuple[list[int], Any, Piece]]:
+        rows = {part.answer: part.rows for part in self.parts}
+        for answer in as_completed(rows):
+            yield rows[answer], *answer.result()
+
+    def rollouts(self) -> list[Rollout]:
+        """The responses in order, once all are there."""
+        found = {row: one for rows, _, piece in self.pieces() for row, one in zip(rows, piece.rollouts, strict=True)}
+        return [found[row] for row in range(len(self.prompts))]
 
 
 class ExperienceMaker(BaseExperienceMaker):
@@ -111,12 +133,25 @@ class ExperienceMaker(BaseExperienceMaker):
     def __init__(self, roles: Roles, scorer: RemoteScorer, sampling: Sampling, config: Config) -> None:
         super().__init__(scorer, sampling, config)
         self.roles, self.scorer = roles, scorer
-        self.ahead: deque[Generating | Generated] = deque()
-        """Responses of coming collect steps, the next one first; empty unless generation runs one step ahead."""
+        self.ahead: dict[tuple[int | str, ...], FromWorkers] = {}
+        """Responses of coming collect steps by the seed that `respond` will give, the next one first."""
+
+    def ask_ahead(self, prompts: Sequence[Prompt], *seed: int | str) -> None:
+        """Have the rollout workers sample for a coming collect step, with the weights of now: all that `make_experience` will ask for
+        at its beginning, given the same arguments."""
+        if self.estimator.greedy:
+            self._ask(*self.greedy_request(prompts), *seed, GREEDY)
+        self._ask(prompts, self.sampling, *seed)
+
+    def _ask(self, prompts: Sequence[Prompt], sampling: Sampling, *seed: int | str) -> None:
+        assert self.roles.workers is not None
+        self.ahead[seed] = FromWorkers(prompts, self.roles.workers.ask(prompts, sampling, (*seed, RANK), ahead=True))
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling, *seed: int | str) -> Generating:
         """Begin to sample one response to each prompt, and return at once."""
-        group = self.roles.generators
+        if self.roles.workers is not None:
+            return FromWorkers(prompts, self.roles.workers.ask(prompts, sampling, (*seed, RANK)))
+        group = self.roles.actor
         streams = []
         # All responses to a prompt go to one process: some rewards compare them (pitfall A28).
         for rows, process, name in zip(
@@ -125,7 +160,12 @@ class ExperienceMaker(BaseExperienceMaker):
             mine = [prompts[row] for row in rows]
             stream = process.generate.options(num_returns="streaming").remote(mine, sampling, seed)
             streams.append((deque(rows), stream, name))
-        return Generating(prompts, streams)
+        return FromActor(streams)
+
+    def prompts_ahead(self, *seed: int | str) -> Sequence[Prompt] | None:
+        """The prompts that were asked ahead for this place in the run, each as often as it is sampled; None if none were."""
+        asked = self.ahead.get(seed)
+        return None if asked is None else asked.prompts
 
     def respond(
         self, prompts: Sequence[Prompt], sampling: Sampling, seconds: dict[str, float], *seed: int | str
@@ -135,7 +175,7 @@ class ExperienceMaker(BaseExperienceMaker):
         rollouts: dict[int, Rollout] = {}
         samples: dict[int, Sample] = {}
         with timed(seconds, "rollout"):
-            generating = self.ahead.popleft() if self.ahead else self.generate(prompts, sampling, *seed)
+            generating = self.ahead.pop(seed, None) or self.generate(prompts, sampling, *seed)
             for rows, ref, piece in generating.pieces():
                 scoring.add_piece(ref, rows)
                 rollouts |= dict(zip(rows, piece.rollouts, strict=True))
@@ -174,26 +214,15 @@ class ExperienceMaker(BaseExperienceMaker):
         return self.roles.actor, self.roles.initial, self.roles.critic
 
     def ahead_state(self) -> list[dict[str, Any]]:
-        """The responses that were generated ahead, for a checkpoint. Waits until they are complete, and keeps them.
-
-        A stream can be read only once, so each is replaced by its result.
-        """
-        state = []
-        for index, generating in enumerate(self.ahead):
-            found: dict[int, tuple[Any, Any]] = {}
-            for rows, _, piece in generating.pieces():
-                found |= {
-                    row: pair for row, pair in zip(rows, zip(piece.rollouts, piece.samples, strict=True), strict=True)
-                }
-            pairs = [found[row] for row in range(len(generating.prompts))]
-            self.ahead[index] = Generated(generating.prompts, Piece([r for r, _ in pairs], [s for _, s in pairs]))
-            state.append(
-                {
-                    "problems": [prompt.problem.id for prompt in generating.prompts],
-                    "responses": [vars(rollout) for rollout, _ in pairs],
-                }
-            )
-        return state
+        """The responses that were asked for ahead, for a checkpoint. Waits until they are there."""
+        return [
+            {
+                "place": list(seed),
+                "problems": [prompt.problem.id for prompt in asked.prompts],
+                "responses": [vars(rollout) for rollout in asked.rollouts()],
+            }
+            for seed, asked in self.ahead.items()
+        ]
 
     def load_ahead_state(
         self, state: Sequence[dict[str, Any]], prompts: Sequence[Prompt], tokenizer: Any, conversation: Conversation
@@ -207,4 +236,7 @@ class ExperienceMaker(BaseExperienceMaker):
         for saved in state:
             mine = [by_id[id_] for id_ in saved["problems"]]
             rollouts = [Rollout(**fields) for fields in saved["responses"]]
-            self.ahead.append(Generated(mine, Piece(rollouts, samples_of(tokenizer, conversation, mine, rollouts))))
+            piece = Piece(rollouts, samples_of(tokenizer, conversation, mine, rollouts))
+            answer: Future[tuple[Any, Piece]] = Future()
+            answer.set_result((import_ray().put(piece), piece))
+            self.ahead[tuple(saved["place"])] = FromWorkers(mine, [Part(list(range(len(mine))), answer)])

@@ -23,7 +23,6 @@ from rlvr.ray.roles import (
     RayPPOCritic,
     RayPPOInitialModel,
     RayPPORewardModel,
-    RayPPORollout,
 )
 from rlvr.ray.splitting import rows_of
 
@@ -59,7 +58,7 @@ class Size:
 
 
 def sizes(settings: RayConfig, nodes: dict[str, int], cluster: Cluster) -> dict[str, Size]:
-    """The size of each role's group, if there is room for all of them.
+    """The size of each role's group and of the pool of rollout workers, if there is room for all of them.
 
     Args:
         settings: the settings of Ray.
@@ -86,6 +85,8 @@ def sizes(settings: RayConfig, nodes: dict[str, int], cluster: Cluster) -> dict[
             raise UserError(
                 f"--num_{role}_nodes {size.nodes}: the cluster has {cluster.nodes} node(s); add nodes to it, or give fewer"
             )
+    if settings.num_rollout_workers:
+        found["rollout"] = Size(1, settings.num_rollout_workers, each_gpu)  # on any nodes; this is only their sum
     for kind, flag in (("GPU", "--num_gpus_per_node"), ("CPU", "--num_cpus_per_node")):
         needed = {role: size.nodes * size.bundle.get(kind, 0) for role, size in found.items()}
         if sum(needed.values()) > cluster.free.get(kind, 0):
@@ -260,10 +261,3 @@ class PPORewardRayActorGroup(PPORayActorGroup):
 
     def __init__(self, size: Size) -> None:
         super().__init__(size, RayPPORewardModel, "reward model")
-
-
-class PPORolloutRayActorGroup(PPORayActorGroup):
-    """The processes that generate one step ahead."""
-
-    def __init__(self, size: Size) -> None:
-        super().__init__(size, RayPPORollout, "rollout copy")

@@ -11,6 +11,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ from rlvr.models.loading import load_tokenizer
 from rlvr.models.lora import copy_sharing
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
 from rlvr.ray.cluster import code_versions, work_in
-from rlvr.ray.splitting import Piece, in_groups, rows_of
+from rlvr.ray.splitting import Piece, Request, in_groups, into_buckets, rows_of
 from rlvr.rollout.engine import Rollout, Sampling
 from rlvr.rollout.registry import make_engine
 from rlvr.run import parts as build
@@ -285,12 +286,16 @@ class RayPPOActor(TrainablePPORole, Generates):
         attach_chat_template(
             actor.model, self.tokenizer, self.conversation, max_new_tokens=r.max_new_tokens, temperature=r.temperature
         )
+        # Rollout workers load the same start: they are sent what learns, and what the plugin keeps in another precision.
+        self._start = {name: None if p.requires_grad else p.dtype for name, p in actor.named_parameters()}
         self._boost(actor, config.train.lr, plan.actor_steps)
-        self._build_engine()
         self.initial = None
         if config.algo.kl_coef and not build.has_initial_model(config, lora):
             self.initial = AdapterOff(self.boosted.unwrapped, self.boosted.forward)
-        self.evaluator = build.make_evaluator(config, held_out, self.engine, self.tokenizer, self.conversation)
+        self.evaluator = None
+        if not config.ray.num_rollout_workers:
+            self._build_engine()
+            self.evaluator = build.make_evaluator(config, held_out, self.engine, self.tokenizer, self.conversation)
 
     def _policy(self) -> AbstractContextManager[Any]:
         return self.boosted.full_weights()
@@ -316,6 +321,16 @@ class RayPPOActor(TrainablePPORole, Generates):
         """The policy's weights on the CPU, from rank 0; the other ranks only help to gather them. Collective."""
         with self.boosted.full_precision_weights() as actor:
             return {name: tensor.cpu() for name, tensor in actor.state_dict().items()} if self.rank == 0 else {}
+
+    @torch.no_grad()
+    def publish(self) -> list[Any]:
+        """Put the weights that sample into Ray's object store, for `RayPPORollout.take_weights`. Returns references to the buckets,
+        from rank 0; the other ranks only help to gather them. Collective."""
+        import ray
+
+        with self._policy() as actor:
+            sent = ((n, p) for n, p in actor.named_parameters() if p.dtype != self._start[n])
+            return [ray.put(bucket) for bucket in into_buckets(sent)] if self.rank == 0 else []
 
     def vocabulary(self) -> int:
         """Size of the model's vocabulary. Collective."""
@@ -418,17 +433,37 @@ def _whole_prompts(pairs: Sequence[tuple[int, Sample]]) -> list[list[tuple[int, 
 
 
 class RayPPORollout(Generates):
-    """A copy of the policy that generates while the actor learns."""
+    """A copy of the policy that generates, in a process that belongs to no group: any number of them, which come and go.
+
+    Attributes:
+        version: of its weights: the number of episodes that they have learned from; None before it has been given any.
+    """
+
+    version: int | None
 
     def _build(self) -> None:
         lora = lora_settings(self.config.model)
         actor = build.make_actor(self.config, build.load_base(self.config), lora)
-        self.actor = actor.eval().requires_grad_(False).to(self.device)
+        self.actor = actor.eval().to(self.device)
+        self.version = None
         self._build_engine()
 
     def _policy(self) -> AbstractContextManager[Any]:
         return nullcontext(self.actor)
 
-    def take_weights(self, weights: dict[str, Tensor]) -> None:
-        """Load the actor's present weights."""
-        self.actor.load_state_dict(weights)
+    def take_weights(self, version: int, buckets: Sequence[Any]) -> None:
+        """Load weights that the actor has published: references to buckets, which are read one after the other."""
+        import ray
+
+        own = dict(self.actor.named_parameters())
+        for bucket in buckets:
+            for name, weight in ray.get(bucket).items():
+                weight.load_into(own[name])
+        self.version = version
+
+    def answer(self, request: Request) -> Piece:
+        """All of a request's responses, in one piece; each says which weights have sampled it."""
+        model, prompts = self.actor.model, request.prompts
+        found = self.engine.stream(model, prompts, request.sampling, request.seed, request.first)
+        rollouts = [replace(rollout, version=self.version) for batch in found for rollout in batch]
+        return self._piece(prompts, rollouts)

@@ -1,15 +1,17 @@
-"""Dividing prompts and responses among the processes of a role, and putting their columns together again."""
+"""Dividing prompts, responses and weights among processes, and putting them together again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy
 import torch
+from torch import Tensor
 
 from rewards import Sample
 from rlvr.data.prompts import Prompt
 from rlvr.experience.scoring import Columns
-from rlvr.rollout.engine import Rollout
+from rlvr.rollout.engine import Rollout, Sampling
 
 T = TypeVar("T")
 
@@ -20,6 +22,75 @@ class Piece:
 
     rollouts: list[Rollout]
     samples: list[Sample]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Prompts that one rollout worker answers at once.
+
+    What the answer is depends on what stands here and on the weights, not on the worker or on when it is asked.
+
+    Attributes:
+        prompts: one for each response; the samples of one prompt in a row.
+        sampling: how responses are drawn.
+        seed, first: name the randomness, as `Engine.stream` takes them.
+    """
+
+    prompts: Sequence[Prompt]
+    sampling: Sampling
+    seed: tuple[int | str, ...]
+    first: int
+
+
+BUCKET_BYTES = 64 * 2**20
+"""Size of a bucket of weights, unless a single one is larger."""
+
+
+@dataclass(frozen=True)
+class SentWeight:
+    """A weight on its way to another process.
+
+    Attributes:
+        data: its bytes: what Ray passes on without copying is arrays.
+        learns: true if it has a gradient where it comes from. On that, too, depends how torch multiplies, and so how it rounds.
+    """
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    data: numpy.ndarray
+    learns: bool
+
+    @classmethod
+    def of(cls, weight: Tensor) -> "SentWeight":
+        data = weight.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy()
+        return cls(weight.dtype, tuple(weight.shape), data, weight.requires_grad)
+
+    @torch.no_grad()
+    def load_into(self, weight: Tensor) -> None:
+        """Make another process's weight the same."""
+        weight.data = weight.data.to(self.dtype)
+        # A copy, as what Ray gives can't be written to, which torch would warn of.
+        weight.copy_(torch.from_numpy(self.data.copy()).view(self.dtype).view(self.shape))
+        weight.requires_grad_(self.learns)
+
+
+Bucket = Mapping[str, SentWeight]
+"""Weights by name."""
+
+
+def into_buckets(weights: Iterable[tuple[str, Tensor]], size: int = BUCKET_BYTES) -> Iterator[Bucket]:
+    """Weights in buckets of about `size` bytes, one after the other: never are all of them in this process's memory twice."""
+    bucket: dict[str, SentWeight] = {}
+    filled = 0
+    for name, weight in weights:
+        sent = SentWeight.of(weight)
+        if bucket and filled + sent.data.nbytes > size:
+            yield bucket
+            bucket, filled = {}, 0
+        bucket[name] = sent
+        filled += sent.data.nbytes
+    if bucket:
+        yield bucket
 
 
 def rows_of(items: Sequence[T], rank: int, world_size: int) -> list[T]:

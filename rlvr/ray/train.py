@@ -29,11 +29,11 @@ from rlvr.ray.groups import (
     PPOCriticRayActorGroup,
     PPOInitialRayActorGroup,
     PPORewardRayActorGroup,
-    PPORolloutRayActorGroup,
     Size,
     sizes,
 )
 from rlvr.ray.rewards import RemoteRewardModel, RemoteRules, RemoteScorer, RewardWorkers, wants_whole_batches
+from rlvr.ray.rollout import RolloutEngine, RolloutWorkers
 from rlvr.ray.trainer import Learners, RayPPOTrainer
 from rlvr.run import assembly
 from rlvr.run import parts as build
@@ -47,7 +47,7 @@ _KINDS: dict[str, Any] = {
     "critic": PPOCriticRayActorGroup,
     "initial": PPOInitialRayActorGroup,
     "reward": PPORewardRayActorGroup,
-    "rollout": PPORolloutRayActorGroup,
+    "rollout": RolloutWorkers,
 }
 
 
@@ -66,7 +66,8 @@ def on_ray(config: Config) -> Iterator[tuple[Session, BatchPlan, "RayHost"]]:
     lora = lora_settings(config.model)
     nodes = _nodes(config, lora)
     r = config.ray
-    wanted = sum(nodes.values()) * r.num_cpus_per_node + (0 if "reward" in nodes else r.max_reward_workers)
+    wanted = sum(nodes.values()) * r.num_cpus_per_node + r.num_rollout_workers
+    wanted += 0 if "reward" in nodes else r.max_reward_workers
     cluster = connect(r, wanted)
     with ExitStack() as stack:
         stack.callback(cluster.close)
@@ -91,7 +92,6 @@ def _nodes(config: Config, lora: LoraSettings | None) -> dict[str, int]:
         "critic": build.has_critic(config),
         "initial": build.has_initial_model(config, lora),
         "reward": config.model.rm_checkpoint_path is not None,
-        "rollout": r.one_step_off_policy,
     }
     return {role: getattr(r, f"num_{role}_nodes") for role, is_there in there.items() if is_there}
 
@@ -159,15 +159,16 @@ class RayHost:
 
     def make_trainer(self, parts: assembly.Parts) -> RayPPOTrainer:
         config, groups = self.config, self.groups
-        self.building["actor"] = groups["actor"].build(config, parts.prompts.test)
+        workers: RolloutWorkers | None = groups.get("rollout")
+        self.building["actor"] = groups["actor"].build(config, () if workers else parts.prompts.test)
         for role, refs in self.building.items():
             groups[role].collect(refs)
         if config.model.ref_model and "initial" in groups:
             build.compare_vocabularies(groups["initial"].first("vocabulary"), self._vocabulary_of_the_actor())
-        actor, critic, copies = groups["actor"], groups.get("critic"), groups.get("rollout")
+        actor, critic = groups["actor"], groups.get("critic")
         sampling = build.training_sampling(config, parts.conversation)
-        roles = Roles(actor, critic, groups.get("initial"), copies or actor)
-        learners = Learners(actor, critic, copies, has_adapter=self.lora is not None)
+        roles = Roles(actor, critic, groups.get("initial"), workers)
+        learners = Learners(actor, critic, workers, has_adapter=self.lora is not None)
         trainer = RayPPOTrainer(
             config,
             ExperienceMaker(roles, self._scorer(), sampling, config),
@@ -180,6 +181,12 @@ class RayHost:
         )
         if parts.prompts.test:
             trainer.evaluator = learners.evaluate
+        if workers is not None:
+            workers.begin(self.session.note)
+            engine = RolloutEngine(workers)
+            evaluator = build.make_evaluator(config, parts.prompts.test, engine, parts.tokenizer, parts.conversation)
+            if evaluator is not None:
+                trainer.evaluator = lambda: evaluator(None, trainer.stop_asked)
         return trainer
 
     def _vocabulary_of_the_actor(self) -> int:

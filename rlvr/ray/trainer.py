@@ -1,10 +1,13 @@
 """`RayPPOTrainer`: the loop of PPO with its roles on a Ray cluster.
 
 It runs in the driver, which holds experience and settings and no model. `OnlineTrainer` is the loop; `Learners` stands where the
-local trainer has its `Learner`. Added is only generation one step ahead of learning (`--one_step_off_policy`).
+local trainer has its `Learner`. Added is only what rollout workers need: weights, and prompts for `--max_staleness` K episodes ahead.
+
+The contract of generation ahead: what episode i begins with was sampled by the weights after max(0, i - K) episodes, from prompts and
+random numbers that its place in the run names. So the weights after each episode are the same whatever worker answers first,
+dies, or is slow; and at K = 0 they are those of a run whose actor generates.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,19 +20,15 @@ from rlvr.data.examples import Example
 from rlvr.experience.experience import Experience
 from rlvr.prompting.conversation import Conversation
 from rlvr.ray.experience import ExperienceMaker
-from rlvr.ray.groups import (
-    PPOActorRayActorGroup,
-    PPOCriticRayActorGroup,
-    PPORolloutRayActorGroup,
-    TrainableModelRayActorGroup,
-)
+from rlvr.ray.groups import PPOActorRayActorGroup, PPOCriticRayActorGroup, TrainableModelRayActorGroup
+from rlvr.ray.rollout import RolloutWorkers
 from rlvr.tracking.meter import Meter
 from rlvr.trainer.online import OnlineTrainer
 
 
 @dataclass
 class Learners:
-    """The groups that learn, and the copies of the actor that generate ahead, if there are any.
+    """The groups that learn, and the rollout workers that get the actor's weights, if there are any.
 
     All experience is in the driver, so the loop sees a single replica; each group divides a mini-batch among its own
     processes.
@@ -37,7 +36,7 @@ class Learners:
 
     actor: PPOActorRayActorGroup
     critic: PPOCriticRayActorGroup | None
-    copies: PPORolloutRayActorGroup | None = None
+    workers: RolloutWorkers | None = None
     has_adapter: bool = False
     skipped: int = 0
 
@@ -76,12 +75,11 @@ class Learners:
     def forget_moments(self) -> None:
         self.actor.collect(self.actor.ask("forget_moments"))
 
-    def share_weights(self) -> None:
-        """Give the copies that generate the actor's present weights."""
-        if self.copies is None:
-            return
-        weights, *_ = self.actor.ask("weights")  # rank 0's reference: the weights don't pass through the driver
-        self.copies.collect(self.copies.ask("take_weights", weights))
+    def publish(self, version: int) -> None:
+        """Give the rollout workers the actor's weights after so many episodes, unless they have them."""
+        if self.workers is not None and self.workers.version != version:
+            # Rank 0's references: the weights don't pass through the driver.
+            self.workers.publish(version, self.actor.collect(self.actor.ask("publish"))[0])
 
     def evaluate(self) -> dict[str, float]:
         """Held-out metrics."""
@@ -89,7 +87,7 @@ class Learners:
 
 
 class RayPPOTrainer(OnlineTrainer):
-    """PPO whose roles are Ray actor groups; `OnlineTrainer`, and generation one step ahead of learning.
+    """PPO whose roles are Ray actor groups; `OnlineTrainer`, and what rollout workers need.
 
     Args:
         conversation: the policy's template.
@@ -102,40 +100,44 @@ class RayPPOTrainer(OnlineTrainer):
     def __init__(self, *parts: Any, conversation: Conversation, **options: Any) -> None:
         super().__init__(*parts, **options)
         self.conversation = conversation
-        # Responses that a loaded checkpoint had generated ahead. Their prompts are known only when `fit` gets its loader.
+        # Responses that a loaded checkpoint had ahead. Their prompts are known only when `fit` gets its loader.
         self._ahead: Sequence[dict[str, Any]] = ()
 
-    def _next_prompts(self) -> Sequence[Any]:
-        if self.maker.ahead:
-            # Each prompt once, of the responses that are sampled already.
-            return self.maker.ahead[0].prompts[:: self.config.rollout.num_generations]
-        self.learner.share_weights()
-        return super()._next_prompts()
+    def _run_episode(self) -> None:
+        if not self.progress.learning:
+            self.learner.publish(self.progress.episode)
+            self._ask_ahead()
+        super()._run_episode()
+
+    def _ask_ahead(self) -> None:
+        """Ask for the collect steps of this and the next `max_staleness` episodes, as far as they were not asked for before."""
+        staleness, steps = self.config.ray.max_staleness, self.plan.num_collect_steps
+        if not staleness:
+            return
+        current, last = self.progress.episode, min(self.progress.episode + staleness, self.plan.num_episodes - 1)
+        begun = current * steps + self.progress.collect_step
+        for number in range(begun, (last + 1) * steps):
+            place = self._place_of(*divmod(number, steps))
+            if self.maker.prompts_ahead(*place) is None:
+                self.maker.ask_ahead(self._draw_prompts(), *place)
+
+    def _prompts_of(self, *place: int) -> Sequence[Any]:
+        return self.maker.prompts_ahead(*place) or super()._prompts_of(*place)
 
     def _before_collecting(self) -> Callable[[], None]:
         undo = super()._before_collecting()
-        if not self.maker.ahead:
-            return undo
-        self.maker.ahead_state()  # turns streams, which can be read once, into responses that can be taken again
-        ahead = list(self.maker.ahead)
+        ahead = dict(self.maker.ahead)
 
         def undo_all() -> None:
             undo()
-            self.maker.ahead = deque(ahead)
+            self.maker.ahead = ahead
 
         return undo_all
 
-    def _begin_learning(self) -> None:
-        """Also begin to generate for the next episode, with the weights from before this episode's updates."""
-        super()._begin_learning()
-        episode = self.progress.episode + 1
-        if self.learner.copies is None or episode >= self.plan.num_episodes:
-            return
-        self.learner.share_weights()
-        for step in range(self.plan.num_collect_steps):
-            prompts = [p for p in super()._next_prompts() for _ in range(self.config.rollout.num_generations)]
-            seed = self.config.train.seed
-            self.maker.ahead.append(self.maker.generate(prompts, self.maker.sampling, seed, episode, step))
+    def _evaluate(self, metrics: dict[str, float]) -> dict[str, float]:
+        if self.evaluator is not None:
+            self.learner.publish(self.progress.episode)
+        return super()._evaluate(metrics)
 
     def own_state_dict(self) -> dict[str, Any]:
         return super().own_state_dict() | {"ahead": self.maker.ahead_state()}

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
@@ -49,12 +50,15 @@ class Rollout:
         stop_reason: "stop" if it ended by itself, "length" if the limit cut it.
         logprobs: [R] float32, the logprob of each response token at the sampling temperature, over the whole
             vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
+        version: of the weights that sampled it, the number of episodes that they had learned from; None where the process that
+            learns samples for itself, with the weights that it has.
     """
 
     prompt_ids: Tensor
     response_ids: Tensor
     stop_reason: Literal["stop", "length"]
     logprobs: Tensor | None = None
+    version: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -79,11 +83,19 @@ class Engine(ABC):
 
     @abstractmethod
     def stream(
-        self, model: "PreTrainedModel", prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: "PreTrainedModel",
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, in order, in batches as they are finished.
 
-        `seed` names the place in the run that the randomness belongs to.
+        Args:
+            seed: names the place in the run that the randomness belongs to.
+            first: where these prompts are one of several parts (`cut_into_parts`), the number of prompts in those before it; a
+                part then has the random numbers that it would have had among the others.
         """
 
     def generate(
@@ -96,6 +108,25 @@ class Engine(ABC):
         """Tell `on_progress`, if anybody listens."""
         if self.on_progress is not None:
             self.on_progress(finished, total, tokens)
+
+
+def cut_into_parts(prompts: Sequence["Prompt"], size: int) -> list[list[int]]:
+    """Places of prompts that are answered together: shorter prompts first, in parts of at most `size`.
+
+    The samples of one prompt, which stand in a row, are never divided (some rewards compare them, pitfall A28): where they are
+    more than `size`, they are a part of their own.
+    """
+    parts: list[list[int]] = []
+    order = sorted(
+        range(len(prompts)), key=lambda i: len(prompts[i].ids)
+    )  # stable: samples of one prompt stay together
+    for _, same in groupby(order, key=lambda i: tuple(prompts[i].ids)):
+        samples = list(same)
+        if parts and len(parts[-1]) + len(samples) <= size:
+            parts[-1] += samples
+        else:
+            parts.append(samples)
+    return parts
 
 
 def cut_at_stop(

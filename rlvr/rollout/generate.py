@@ -23,13 +23,18 @@ class GenerateEngine(Engine):
         self.tokenizer = tokenizer
 
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, `sampling.batch_size` at a time."""
         tokens = 0
         for start in range(0, len(prompts), sampling.batch_size):
             ids = [torch.tensor(p.ids) for p in prompts[start : start + sampling.batch_size]]
-            with seeded("rollout", *seed, start), _clean_defaults(model):
+            with seeded("rollout", *seed, first + start), _clean_defaults(model):
                 responses = self._sample(model, ids, sampling)
             rollouts = [self._rollout(p, r, sampling) for p, r in zip(ids, responses, strict=True)]
             tokens += sum(len(r.response_ids) for r in rollouts)

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.core.seeding import derive_seed
 from rlvr.rollout.decode import STRINGS_EVERY, Decoder, Ended, ForwardCall, can_decode, inference
-from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop
+from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop, cut_into_parts
 from rlvr.rollout.generate import GenerateEngine
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class ReorderBuffer:
         return ready
 
 
+def _batches(prompts: Sequence["Prompt"], size: int) -> list[list[int]]:
+    """Places of the prompts that are decoded together, at most `size`: parts, and pieces of those that are larger."""
+    return [part[at : at + size] for part in cut_into_parts(prompts, size) for at in range(0, len(part), size)]
+
+
 class HFEngine(Engine):
     """Decodes prompts of similar length together, and returns ragged responses in the order of the prompts.
 
@@ -59,30 +64,34 @@ class HFEngine(Engine):
         self._calls: WeakKeyDictionary[PreTrainedModel, ForwardCall | None] = WeakKeyDictionary()
 
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, `sampling.batch_size` at a time."""
         call = self._call(model)
         if call is None:
             plain = GenerateEngine(self.tokenizer)
             plain.on_progress, plain.autocast = self.on_progress, self.autocast
-            yield from plain.stream(model, prompts, sampling, seed)
+            yield from plain.stream(model, prompts, sampling, seed, first)
             return
         device = next(model.parameters()).device
-        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids))  # stable: samples stay together
         collected = ReorderBuffer(len(prompts))
-        for start in range(0, len(prompts), sampling.batch_size):
-            batch = order[start : start + sampling.batch_size]
+        begun = 0
+        for batch in _batches(prompts, sampling.batch_size):
             decoder = Decoder(
                 model,
                 call,
                 [prompts[i].ids for i in batch],
                 sampling,
-                torch.Generator(device).manual_seed(derive_seed("rollout", *seed, start)),
+                torch.Generator(device).manual_seed(derive_seed("rollout", *seed, first + begun)),
                 pad_id=self.tokenizer.pad_token_id or 0,
                 holds_stop=self._holds_stop(sampling) if sampling.stop_strings else None,
                 autocast=self.autocast and next(model.parameters()).dtype == torch.float32,
-                on_step=self._reporter(start, len(prompts), collected.tokens),
+                on_step=self._reporter(begun, len(prompts), collected.tokens),
                 on_tokens=self._teller(batch),
             )
             for ended in decoder.run():
@@ -92,6 +101,7 @@ class HFEngine(Engine):
                 ready = collected.take()
                 if ready:
                     yield ready
+            begun += len(batch)
         self.report(len(prompts), len(prompts), collected.tokens)
 
     def _call(self, model: PreTrainedModel) -> ForwardCall | None:

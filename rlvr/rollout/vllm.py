@@ -41,7 +41,12 @@ class VLLMEngine(Engine):
         self._folder: TemporaryDirectory[str] | None = None
 
     def stream(
-        self, model: PreTrainedModel, prompts: Sequence["Prompt"], sampling: Sampling, seed: Sequence[int | str]
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence["Prompt"],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int = 0,
     ) -> Iterator[list[Rollout]]:
         """One response to each prompt, all in one batch; vLLM decides how many are in work at once.
 
@@ -61,7 +66,7 @@ class VLLMEngine(Engine):
                 top_k=sampling.top_k,
                 top_p=sampling.top_p,
                 # One seed for all would give all prompts the same random numbers.
-                seed=derive_seed("rollout", *seed, i) % 2**31,
+                seed=derive_seed("rollout", *seed, first + i) % 2**31,
                 ignore_eos=True,
                 stop_token_ids=list(sampling.stop_ids),
                 stop=list(sampling.stop_strings) or None,

@@ -31,7 +31,7 @@ from rlvr.core.kl import adapted_kl_coef
 from rlvr.data.batches import as_examples, as_prompts
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
-from rlvr.experience.dynamic_sampling import collect_with_signal
+from rlvr.experience.dynamic_sampling import collect_with_signal, take
 from rlvr.experience.experience import Experience, ExperienceBuffer
 from rlvr.experience.maker import BaseExperienceMaker, Collected
 from rlvr.experience.metrics import summarise
@@ -366,14 +366,15 @@ class OnlineTrainer(BaseTrainer):
     def _make_experience(self) -> Collected:
         """Phases 1 to 3 for this process's share of the next batch of prompts."""
         c = self.config
-        place = (c.train.seed, self.progress.episode, self.progress.collect_step)
+        place = self._place_of(self.progress.episode, self.progress.collect_step)
         options = {"monte_carlo": self.pretrains_values}
+        prompts = self._prompts_of(*place)
         if c.algo.dynamic_sampling:
+            more = partial(next, self._prompts)
             collected, sampled = collect_with_signal(
-                self.maker, self.unsampled, self._next_prompts, self._any_rank, self.meter, *place, **options
+                self.maker, prompts, self.unsampled, more, self._any_rank, self.meter, *place, **options
             )
         else:
-            prompts = [prompt for prompt in self._next_prompts() for _ in range(c.rollout.num_generations)]
             collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
         # Sampling was divided among all processes, learning is among replicas: those of one replica learn the same samples.
         store = "cpu" if c.train.buffer_cpu_offload else self._device()
@@ -381,8 +382,19 @@ class OnlineTrainer(BaseTrainer):
         self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self._device())))
         return collected
 
-    def _next_prompts(self) -> Sequence[Any]:
-        return next(self._prompts)
+    def _place_of(self, episode: int, collect_step: int) -> tuple[int, int, int]:
+        """The place in the run that names the random numbers of a collect step."""
+        return self.config.train.seed, episode, collect_step
+
+    def _prompts_of(self, *place: int) -> Sequence[Any]:
+        """This process's share of the prompts of a collect step, each `num_generations` times in a row."""
+        return self._draw_prompts()
+
+    def _draw_prompts(self) -> Sequence[Any]:
+        """The next ones: first those that dynamic sampling has drawn and not needed."""
+        share = next(self._prompts)
+        self.unsampled += share
+        return [p for p in take(self.unsampled, len(share)) for _ in range(self.config.rollout.num_generations)]
 
     def _any_rank(self, flag: bool) -> bool:
         return any_rank(flag, self._device())

@@ -12,7 +12,6 @@ _WHAT = {
     "critic": "the critic",
     "initial": "the reference model",
     "reward": "the reward model",
-    "rollout": "generation",
 }
 
 
@@ -39,25 +38,28 @@ def check_ray(config: Config) -> None:
         raise UserError(
             "--memory_limit is that of a process with all roles, and does not go with --ray: give --micro_batch_tokens"
         )
-    if r.one_step_off_policy:
-        _check_off_policy(config)
+    if r.max_staleness and correction_of(config).how == "none" and config.algo.old_logprobs == "recompute":
+        raise UserError(
+            f"--max_staleness {r.max_staleness} learns from responses of an earlier policy, which --mismatch_correction none would "
+            "leave uncorrected: give truncate or mask, or leave it out (truncate); or take --old_logprobs sampled"
+        )
+    if r.num_rollout_workers:
+        _check_requests(config)
 
 
-def _check_off_policy(config: Config) -> None:
-    if correction_of(config).how == "none":
+def _check_requests(config: Config) -> None:
+    """Refuse workers that would never have anything to do."""
+    r, workers = config.rollout, config.ray.num_rollout_workers
+    # A request holds whole prompts, at least one.
+    at_once = max(1, r.generation_batch_size // r.num_generations) * r.num_generations
+    steps = config.train.num_collect_steps * (config.ray.max_staleness + 1) if config.ray.max_staleness else 1
+    requests = steps * -(-r.experience_batch_size // at_once)
+    if workers > requests:
+        size = max(1, r.experience_batch_size * steps // workers // r.num_generations) * r.num_generations
         raise UserError(
-            "--one_step_off_policy learns from responses of the policy before the last update, which --mismatch_correction none would "
-            "leave uncorrected: give truncate or mask, or leave it out (truncate)"
-        )
-    if config.algo.dynamic_sampling:
-        raise UserError(
-            "--one_step_off_policy does not go with --dynamic_sampling, which draws prompts by what the responses were paid, "
-            "and those are not there yet; leave one out"
-        )
-    if config.algo.estimator == "remax":
-        raise UserError(
-            "--one_step_off_policy does not go with --estimator remax, whose greedy responses are those of the present policy; "
-            "choose another estimator"
+            f"--num_rollout_workers {workers}: there are at most {requests} requests at a time (--experience_batch_size "
+            f"{r.experience_batch_size} in parts of --generation_batch_size {r.generation_batch_size}), and some workers would never "
+            f"have any: give --generation_batch_size {size}, or --num_rollout_workers {requests}"
         )
 
 
@@ -69,7 +71,7 @@ def check_shares(config: Config, processes: Mapping[str, int]) -> None:
     """
     r, t = config.rollout, config.train
     for role, count in processes.items():
-        if role == "reward":
+        if role in ("reward", "rollout"):  # they take what is there, in any number
             continue
         units = [("experience_batch_size", r.experience_batch_size, count * r.num_generations)]
         if role in ("actor", "critic"):

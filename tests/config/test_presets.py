@@ -219,7 +219,8 @@ def test_settings_that_can_not_work_together_say_what_to_do(flags: list[str], sa
         (["--engine", "vllm", "--mismatch_correction", "none"], "none", "token", (0.5, 2)),
         (["--engine", "vllm", "--top_k", "5"], "none", "token", (0.5, 2)),
         (["--engine", "vllm", "--old_logprobs", "sampled"], "none", "token", (0.5, 2)),
-        (["--ray", "--one_step_off_policy"], "truncate", "token", (0, 2)),
+        (["--ray", "--num_rollout_workers", "1", "--max_staleness", "1"], "truncate", "token", (0, 2)),
+        (["--ray", "--num_rollout_workers", "1", "--max_staleness", "1", "--old_logprobs", "sampled"], "none", "token", (0.5, 2)),
         (["--mismatch_correction", "mask", "--mismatch_level", "sequence", "--mismatch_low", "0"], "mask", "sequence", (0, 3)),
     ],
 )  # fmt: skip

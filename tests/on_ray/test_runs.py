@@ -3,139 +3,30 @@ costs. The last tests kill some of them."""
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import torch
-from safetensors.torch import load_file
-from trainer_harness import StopAfter
+from ray_harness import KillAfterCollecting, process_of, rows, same, settings, stopped, weights
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import rlvr.ray.train as on_ray
 from rlvr.api import train
 from rlvr.checkpoint.storage import WEIGHTS, list_checkpoints
 from rlvr.cli.main import main
-from rlvr.config import Config, base_config, build, load_yaml, merge, overlay, to_dict
+from rlvr.config import Config, build, load_yaml, merge, overlay, to_dict
 from rlvr.errors import UserError
 from rlvr.models.tiny import build_tiny_tokenizer
-from rlvr.ray.cluster import Cluster, collect, connect
+from rlvr.ray.cluster import Cluster, collect
 from rlvr.ray.groups import Size, sizes
-from rlvr.ray.rewards import RewardWorkers
 from rlvr.replay.repeat import first_difference
 from rlvr.run import assembly
-from rlvr.trainer.base import Interrupted
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
-SIZES = {
-    "rollout": {"experience_batch_size": 16, "num_generations": 2, "max_new_tokens": 12, "max_length": 128},
-    "train": {
-        "num_episodes": 2, "num_collect_steps": 1, "num_update_steps": 1, "train_batch_size": 8, "lr": 1e-3,
-        "num_threads": 1,
-    },
-    "parallel": {"mixed_precision": "fp32"},
-    "reward": {"reward_functions": ["gsm8k_reward_fn"]},
-    "data": {"max_samples": 40},
-    "log": {"progress": False},
-}  # fmt: skip
-
-
-class Cast:
-    """Processes of the whole module, by role and size; runs borrow them."""
-
-    def __init__(self) -> None:
-        self.groups: dict[tuple[str, Size], Any] = {}
-        self.workers: dict[str, RewardWorkers] = {}
-        self.end = {name: kind.close for name, kind in on_ray._KINDS.items()}
-
-    def group(self, role: str) -> Callable[[Size], Any]:
-        kind = KINDS[role]
-
-        def borrow(size: Size) -> Any:
-            if (role, size) not in self.groups:
-                group = self.groups[role, size] = kind(size)
-                group.close = lambda: None
-            return self.groups[role, size]
-
-        return borrow
-
-    def pool(self, config: Config, least: int, most: int) -> RewardWorkers:
-        key = str(config.reward)
-        if key not in self.workers:
-            workers = self.workers[key] = RewardWorkers(config, least, most)
-            workers.check_versions()
-            workers.check_versions = workers.close = lambda: None  # type: ignore[method-assign]
-        return self.workers[key]
-
-
-KINDS = dict(on_ray._KINDS)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A cluster whose files lie in a folder with a short name (sockets must have one) that is gone afterwards."""
-    import ray
-
-    before = {p.pid for p in psutil.Process().children(recursive=True)}
-    folder = tempfile.mkdtemp(prefix="ray")
-    auth = os.environ.get("RAY_AUTH_MODE")
-    os.environ["RAY_AUTH_MODE"] = "disabled"  # else it leaves a token in the home folder
-    try:
-        options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-        ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
-        yield connect(base_config().ray, 1)
-        ray.shutdown()
-        deadline = time.monotonic() + 20
-        while left := [
-            p for p in psutil.Process().children(recursive=True) if p.pid not in before and "ray" in p.name()
-        ]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
-    finally:
-        ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
-        os.environ.pop("RAY_AUTH_MODE") if auth is None else os.environ.update(RAY_AUTH_MODE=auth)
-
-
-@pytest.fixture(scope="module")
-def cast(cluster) -> Iterator[Cast]:
-    cast = Cast()
-    with pytest.MonkeyPatch.context() as patch:
-        for role in on_ray._KINDS:
-            patch.setitem(on_ray._KINDS, role, cast.group(role))
-        patch.setattr(on_ray, "RewardWorkers", cast.pool)
-        yield cast
-
-
-def settings(pretrain: str, folder: Path, remote: bool, **changes: dict[str, Any]) -> Config:
-    named = {"model": {"pretrain": pretrain}, "ckpt": {"save_path": str(folder)}, "ray": {"ray": remote}}
-    sampled = {"eval_samples": 8, "eval_generations": 2, "eval_temperature": 1.0}
-    held_out = {"eval": sampled} if "prompt_dataset" not in changes.get("data", {}) else {}
-    has_critic = not ("estimator" in changes.get("algo", {}) or "share_trunk" in changes.get("model", {}))
-    critic = {"train": {"critic_lr": 1e-3}} if has_critic else {}
-    return base_config(overlay(SIZES, named, held_out, critic, changes))
-
-
-def rows(folder: Path) -> list[dict[str, float]]:
-    """metrics.jsonl without what depends on the clock."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if not name.startswith(("time/", "memory/"))} for row in lines]
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    files = sorted(folder.glob("*/modeling/*.safetensors"))
-    return {f"{f.parent.parent.name}/{f.name}/{n}": t for f in files for n, t in load_file(f).items()}
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return bool(a) and a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.fixture(scope="module")
@@ -321,15 +212,6 @@ def test_the_example_of_two_machines_runs(cast, micro_model, tmp_path) -> None:
     assert [row["step"] for row in rows(folder)] == [0, 1, 2] and "loss/policy_avg" in rows(folder)[-1]
 
 
-def stopped(config: Config, safe_points: int) -> Path:
-    """Run until a signal comes after so many safe points; returns the run's folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "Watch", lambda: StopAfter(safe_points))
-        with pytest.raises(Interrupted):
-            train(config)
-    return Path(config.ckpt.save_path)
-
-
 @pytest.mark.parametrize("on_ray_again", [True, False])
 def test_a_stopped_run_goes_on_bit_for_bit_with_and_without_ray(
     cast, local, micro_model, tmp_path, on_ray_again
@@ -357,31 +239,6 @@ def test_a_stopped_run_goes_on_with_the_reference_that_it_had(cast, micro_model,
         assert mine == pytest.approx(theirs, rel=1e-12)
 
 
-def test_one_step_off_policy(cast, local, micro_model, tmp_path) -> None:
-    """The first episode is on policy; the second one's responses are those of the initial weights, and weighed."""
-    ahead = {
-        "ray": {"one_step_off_policy": True},
-        "train": {"num_episodes": 3, "train_batch_size": 16, "lr": 0.05},
-    }
-    folder = train(settings(micro_model, tmp_path / "run", remote=True, **ahead))
-    first, second, third = rows(folder)[1:]
-    assert first["objective/scores"] == rows(local)[1]["objective/scores"]
-    still = {"train": ahead["train"] | {"lr": 0.0}}
-    initial = rows(train(settings(micro_model, tmp_path / "still", remote=False, **still)))[2]
-    for name in ("objective/scores", "response/length_tokens", "val/num_eos_tokens"):
-        assert second[name] == initial[name]
-    assert first["sampler/weight_avg"] == pytest.approx(1, abs=1e-5)
-    assert abs(second["sampler/weight_avg"] - 1) > 1e-4 and abs(third["sampler/weight_avg"] - 1) > 1e-4
-    assert second["val/ratio"] == pytest.approx(1, abs=1e-6)  # to the policy that learns
-    # What was generated ahead is part of a checkpoint.
-    broken = settings(micro_model, tmp_path / "broken", remote=True, **ahead)
-    again = stopped(broken, 2)
-    train(merge(broken, {"ckpt": {"resume": True}}))
-    assert same(again, folder)
-    for mine, theirs in zip(rows(again), rows(folder), strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-12)
-
-
 def test_a_function_that_hangs_does_not_block_the_run(cast, micro_model, tmp_path) -> None:
     plugin = tmp_path / "sleepy.py"
     plugin.write_text(
@@ -405,13 +262,6 @@ def test_a_mistake_in_a_role_is_told_as_it_is_without_ray(cast, micro_model, tmp
     assert text.startswith("error: ") and "odd" in text and "Traceback" not in text
 
 
-def process_of(handle: Any, method: str) -> int:
-    import ray
-
-    found = ray.get(getattr(handle, method).remote())
-    return found[1] if isinstance(found, tuple) else found
-
-
 def test_a_killed_reward_worker_is_replaced_and_its_work_done_again(cast, local, micro_model, tmp_path) -> None:
     config = settings(micro_model, tmp_path / "run", remote=True)
     [worker] = cast.pool(config, 1, 4).workers
@@ -421,20 +271,6 @@ def test_a_killed_reward_worker_is_replaced_and_its_work_done_again(cast, local,
         train(config)
     assert rows(tmp_path / "run") == rows(local)
     assert killed not in psutil.pids()
-
-
-class KillAfterCollecting(StopAfter):
-    """Kills a process after the first collect step."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid: int | None = pid
-
-    def on_make_experience_end(self, trainer: Any, collected: Any) -> None:
-        if self.pid is not None and trainer.progress.episode == 0:
-            os.kill(self.pid, signal.SIGKILL)
-        self.pid = None
-
-    def on_learn_batch_end(self, trainer: Any, batch: Any) -> None: ...
 
 
 def test_workers_come_with_the_queue_and_go_without(cast, micro_model, tmp_path, monkeypatch) -> None:

@@ -18,6 +18,7 @@ from rlvr.ray.groups import Size, sizes
 from rlvr.validate.ray import check_shares
 
 REWARD = ["--reward_functions", "gsm8k_reward_fn", "--ray"]
+AHEAD = ["--num_rollout_workers", "1", "--max_staleness", "1"]
 FOUR_GPUS = Cluster(started=True, nodes=2, total={"CPU": 16.0, "GPU": 4.0}, free={"CPU": 16.0, "GPU": 3.0})
 CPUS = Cluster(started=True, nodes=1, total={"CPU": 4.0}, free={"CPU": 4.0})
 
@@ -33,10 +34,14 @@ CPUS = Cluster(started=True, nodes=1, total={"CPU": 4.0}, free={"CPU": 4.0})
         (["--min_reward_workers", "0"], "must be at least 1"),
         (["--min_reward_workers", "5"], "--max_reward_workers 4 is less"),
         (["--plugin", "3d"], "does not go with --ray"),
-        (["--one_step_off_policy", "--mismatch_correction", "none"], "would leave uncorrected: give truncate or mask"),
-        (["--one_step_off_policy", "--dynamic_sampling", "--num_generations", "2"], "--dynamic_sampling"),
-        (["--one_step_off_policy", "--estimator", "remax", "--num_generations", "2"], "does not go with --estimator remax"),
-        (["--one_step_off_policy", "--engine", "generate"], "--mismatch_correction truncate has no effect with --engine generate"),
+        (["--max_staleness", "-1"], "--max_staleness -1: must be at least 0"),
+        (["--max_staleness", "1"], "--max_staleness 1 has no effect without rollout workers"),
+        ([*AHEAD, "--mismatch_correction", "none"], "would leave uncorrected: give truncate or mask"),
+        ([*AHEAD, "--engine", "generate"], "--mismatch_correction truncate has no effect with --engine generate"),
+        (["--num_rollout_workers", "-1"], "must be at least 0"),
+        (["--num_rollout_workers", "3"], "at most 1 requests at a time (--experience_batch_size 256 in parts of --generation_batch_size 256)"),
+        (["--num_rollout_workers", "3"], "give --generation_batch_size 85, or --num_rollout_workers 1"),
+        ([*AHEAD, "--num_rollout_workers", "4", "--num_generations", "8"], "give --generation_batch_size 128, or --num_rollout_workers 2"),
         (["--ray_address", "ray://head:10001"], "give HOST:PORT"),
         (["--ray_address", "head"], "give HOST:PORT"),
         (["--ray_address", "head:99999"], "give HOST:PORT"),
@@ -101,6 +106,7 @@ def test_without_the_package(monkeypatch) -> None:
             FOUR_GPUS,
             r"need 4 GPUs \(actor 2, critic 2\), and 3 of the cluster's 4 are free",
         ),
+        (RayConfig(num_rollout_workers=4), {"actor": 1}, CPUS, r"need 5 CPUs \(actor 1, rollout 4\), and 4 of"),
         (RayConfig(num_gpus_per_node=1), {"actor": 1}, CPUS, r"need 1 GPUs \(actor 1\), and 0 of the cluster's 0"),
         (RayConfig(num_cpus_per_node=5), {"actor": 1}, CPUS, "need 5 CPUs"),
         (RayConfig(num_cpus_per_node=2), {"actor": 1}, FOUR_GPUS, "--num_cpus_per_node has no effect"),
@@ -119,6 +125,8 @@ def test_roles_get_gpus_where_there_are_any() -> None:
     }
     quarter = sizes(RayConfig(num_gpus_per_process=0.25), dict.fromkeys(("actor", "critic", "initial"), 1), FOUR_GPUS)
     assert [size.bundle for size in quarter.values()] == [{"CPU": 1.0, "GPU": 0.25}] * 3
+    pool = sizes(RayConfig(num_gpus_per_process=0.5, num_rollout_workers=2), {"actor": 1}, FOUR_GPUS)
+    assert pool["rollout"].world_size == 2 and pool["rollout"].gpu == 0.5
     assert sizes(RayConfig(), {"critic": 1}, CPUS) == {"critic": Size(1, 1, 0)}
     assert Size(2, 3, 1).bundle == {"CPU": 3.0, "GPU": 3.0} and Size(2, 3, 1).world_size == 6
 

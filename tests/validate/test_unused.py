@@ -94,19 +94,21 @@ UNREAD = [
     (["--engine", "replay", "--eval_temperature", "0.5"], "from the data"),
     (["--engine", "replay", "--eval_generations", "2"], "from the data"),
     (["--ray_address", "auto"], "without --ray"),
-    *(([f"--num_{role}_nodes", "1"], "without --ray") for role in ("actor", "critic", "initial", "reward", "rollout")),
+    *(([f"--num_{role}_nodes", "1"], "without --ray") for role in ("actor", "critic", "initial", "reward")),
     (["--num_gpus_per_node", "1"], "without --ray"),
     (["--num_gpus_per_process", "1"], "without --ray"),
     (["--num_cpus_per_node", "1"], "without --ray"),
     (["--min_reward_workers", "1"], "without --ray"),
     (["--max_reward_workers", "4"], "without --ray"),
-    (["--one_step_off_policy"], "without --ray"),
+    (["--num_rollout_workers", "1"], "without --ray"),
+    (["--max_staleness", "1"], "without --ray"),
     (["--ray", *GRPO, "--num_critic_nodes", "1"], "no critic"),
     (["--ray", "--kl_coef", "0", "--num_initial_nodes", "1"], "at --kl_coef 0"),
     (["--ray", "--lora_config", "x", "--num_initial_nodes", "1"], "its adapter off"),
     (["--ray", "--num_reward_nodes", "1"], "a neural reward model"),
     (["--ray", "--rm_checkpoint_path", "x", "--max_reward_workers", "2"], "run in its processes"),
-    (["--ray", "--num_rollout_nodes", "1"], "the actor itself generates"),
+    (["--ray", "--max_staleness", "1"], "give --num_rollout_workers N"),
+    (["--ray", "--engine", "replay", "--num_rollout_workers", "1"], "from the data"),
     (["--ray", "--no_buffer_cpu_offload"], "the driver's main memory"),
     (["--ray", "--no_offload_inference_models"], "a device of its own"),
     (["--ray", "--no_empty_device_cache"], "a device of its own"),
@@ -271,6 +273,6 @@ def test_values_out_of_range_are_refused_by_name(kind) -> None:
 def test_what_may_change_when_a_run_goes_on() -> None:
     state = run_state(from_dict({}))
     assert {name for name, values in state.items() if not values} == {"ckpt", "eval", "log"}
-    assert list(state["parallel"]) == ["mixed_precision"] and list(state["ray"]) == ["one_step_off_policy"]
+    assert list(state["parallel"]) == ["mixed_precision"] and list(state["ray"]) == ["max_staleness"]
     assert "eval_datasets" not in state["data"] and "template_check" not in state["template"]
     assert to_dict(from_dict({}))["train"].keys() - state["train"].keys() == {"max_skipped_steps"}

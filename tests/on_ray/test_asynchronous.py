@@ -1,0 +1,151 @@
+"""Rollout workers, and episodes generated ahead: the contract is that a run's weights depend neither on how many workers there are, nor on
+who answers first, dies or hangs, nor on stops; and that they are the local trainer's where nothing is generated ahead.
+
+Workers here are late at random. One run (`reference`) has all that draws prompts or responses of its own: further prompts where groups
+have no signal, and greedy responses to compare with.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray_harness import process_of, rows, same, settings, stopped
+from trainer_harness import StopAfter
+
+import rlvr.ray.rollout as pool
+from rlvr.api import train
+from rlvr.config import merge
+from rlvr.ray.experience import ExperienceMaker
+from rlvr.ray.groups import Size
+from rlvr.ray.roles import RayPPORollout
+from rlvr.ray.splitting import Piece, Request
+from rlvr.run import assembly
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
+REWARD = f"{Path(__file__).parents[1] / 'plain_rewards.py'}:odd_letters"  # half of the groups have no signal
+AHEAD = {
+    "reward": {"reward_functions": [REWARD], "reward_workers": 0},
+    "algo": {"estimator": "remax", "dynamic_sampling": True, "max_refills": 1},
+    "rollout": {"experience_batch_size": 8, "generation_batch_size": 4},
+    "train": {"num_episodes": 4, "num_collect_steps": 2, "lr": 0.01, "train_batch_size": 16},
+    "ray": {"num_rollout_workers": 2, "max_staleness": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def late_workers(cast) -> Iterator[None]:
+    class Late(RayPPORollout):  # in here it is sent to its process whole, which could not import this file
+        def answer(self, request: Request) -> Piece:
+            time.sleep(random.SystemRandom().uniform(0, 0.2))
+            return super().answer(request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "RayPPORollout", Late)
+        yield
+
+
+def assert_same_metrics(one: Path, other: Path) -> None:
+    for mine, theirs in zip(rows(one), rows(other), strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)  # sums are taken in other orders
+
+
+@pytest.fixture(scope="module")
+def versions() -> dict[str, list[int]]:
+    """Of the weights that sampled the responses, by the place that they are for."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def reference(cast, micro_model, tmp_path_factory, versions, process) -> Path:
+    respond = ExperienceMaker.respond
+
+    def seen(self: Any, prompts: Any, sampling: Any, seconds: Any, *seed: Any) -> Any:
+        responses = respond(self, prompts, sampling, seconds, *seed)
+        versions["/".join(map(str, seed[1:]))] = [rollout.version for rollout in responses.rollouts]
+        return responses
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExperienceMaker, "respond", seen)
+        return train(settings(micro_model, tmp_path_factory.mktemp("reference") / "run", remote=True, **AHEAD))
+
+
+def test_without_staleness_it_is_the_local_run(cast, micro_model, tmp_path) -> None:
+    small = {"rollout": {"generation_batch_size": 4}, "train": {"num_collect_steps": 2}}
+    local = train(settings(micro_model, tmp_path / "local", remote=False, **small))
+    workers = {"ray": {"num_rollout_workers": 2}}
+    remote = train(settings(micro_model, tmp_path / "remote", remote=True, **small, **workers))
+    assert same(remote, local)
+    assert_same_metrics(remote, local)
+    assert "eval/accuracy" in rows(local)[0] and "sampler/kl" in rows(local)[1]
+    assert (remote / "samples.jsonl").read_text() == (local / "samples.jsonl").read_text()
+
+
+def test_each_sample_has_the_version_that_its_place_says(reference, versions) -> None:
+    of_first = {place: set(some) for place, some in versions.items() if "refill" not in place}
+    assert of_first == {
+        f"{episode}/{step}{greedy}": {max(0, episode - 2)}
+        for episode in range(4) for step in range(2) for greedy in ("", "/greedy")
+    }  # fmt: skip
+    # What is asked only when the rewards are known has the newest weights.
+    refills = {place: set(some) for place, some in versions.items() if "refill" in place}
+    assert refills and all(some == {int(place[0])} for place, some in refills.items())
+    assert len({len(some) for some in versions.values()}) > 1
+
+
+def test_what_was_sampled_by_an_earlier_policy_is_weighed(reference) -> None:
+    first, second, third, fourth = rows(reference)[1:]
+    assert first["sampler/weight_avg"] == pytest.approx(1, abs=1e-5)
+    assert all(abs(row["sampler/weight_avg"] - 1) > 1e-4 for row in (second, third, fourth))
+    assert second["val/ratio"] == pytest.approx(1, abs=1e-6)  # to the policy that learns
+
+
+def test_who_answers_first_changes_nothing(reference, cast, micro_model, tmp_path) -> None:
+    changed = settings(micro_model, tmp_path / "run", remote=True, **AHEAD)
+    again = train(changed)
+    assert same(again, reference) and rows(again) == rows(reference)
+
+
+@pytest.mark.parametrize("safe_points", [1, 4, 8])
+def test_a_stopped_run_goes_on_bit_for_bit(reference, cast, micro_model, tmp_path, safe_points) -> None:
+    config = settings(micro_model, tmp_path / "run", remote=True, **AHEAD)
+    folder = stopped(config, safe_points)
+    assert not (folder / "actor").exists()
+    train(merge(config, {"ckpt": {"resume": True}}))
+    assert same(folder, reference)
+    assert_same_metrics(folder, reference)
+
+
+class Strike(StopAfter):
+    """Sends a signal to a process once, while what was asked ahead is being answered."""
+
+    def __init__(self, pid: int, number: int) -> None:
+        super().__init__(0)
+        self.pid, self.number, self.sent = pid, number, False
+
+    def on_make_experience_end(self, trainer: Any, collected: Any) -> None: ...
+
+    def on_learn_batch_end(self, trainer: Any, batch: Any) -> None:
+        if not self.sent:
+            os.kill(self.pid, self.number)
+        self.sent = True
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_dies_or_hangs_is_replaced(reference, cast, micro_model, tmp_path, capsys, number) -> None:
+    config = settings(
+        micro_model, tmp_path / "run", remote=True, **AHEAD, parallel={"mixed_precision": "fp32", "dist_timeout": 8}
+    )
+    workers = cast.group("rollout")(Size(1, 2, 0))
+    struck = workers._workers[0]
+    strike = Strike(process_of(struck.handle, "identity"), number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "Watch", lambda: strike)
+        folder = train(config)
+    assert strike.sent and struck not in workers._workers and len(workers._workers) == 2
+    assert same(folder, reference) and rows(folder) == rows(reference)
+    assert "a rollout worker di" in capsys.readouterr().out
