@@ -18,8 +18,9 @@ from ray_harness import process_of, rows, same, settings, stopped
 from trainer_harness import StopAfter
 
 import rlvr.ray.rollout as pool
+import rlvr.ray.train as on_ray
 from rlvr.api import train
-from rlvr.config import merge
+from rlvr.config import merge, overlay
 from rlvr.ray.experience import ExperienceMaker
 from rlvr.ray.groups import Size
 from rlvr.ray.roles import RayPPORollout
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
 REWARD = f"{Path(__file__).parents[1] / 'plain_rewards.py'}:odd_letters"  # half of the groups have no signal
 AHEAD = {
     "reward": {"reward_functions": [REWARD], "reward_workers": 0},
-    "algo": {"estimator": "remax", "dynamic_sampling": True, "max_refills": 1},
+    "algo": {"estimator": "remax", "dynamic_sampling": True, "max_refills": 1, "kl_coef": 0.0},
     "rollout": {"experience_batch_size": 8, "generation_batch_size": 4},
     "train": {"num_episodes": 4, "num_collect_steps": 2, "lr": 0.01, "train_batch_size": 16},
     "ray": {"num_rollout_workers": 2, "max_staleness": 2},
@@ -75,7 +76,11 @@ def reference(cast, micro_model, tmp_path_factory, versions, process) -> Path:
 
 
 def test_without_staleness_it_is_the_local_run(cast, micro_model, tmp_path) -> None:
-    small = {"rollout": {"generation_batch_size": 4}, "train": {"num_collect_steps": 2}}
+    small = {
+        "algo": {"estimator": "grpo", "kl_coef": 0.0},
+        "rollout": {"generation_batch_size": 4},
+        "train": {"num_collect_steps": 2},
+    }
     local = train(settings(micro_model, tmp_path / "local", remote=False, **small))
     workers = {"ray": {"num_rollout_workers": 2}}
     remote = train(settings(micro_model, tmp_path / "remote", remote=True, **small, **workers))
@@ -83,6 +88,46 @@ def test_without_staleness_it_is_the_local_run(cast, micro_model, tmp_path) -> N
     assert_same_metrics(remote, local)
     assert "eval/accuracy" in rows(local)[0] and "sampler/kl" in rows(local)[1]
     assert (remote / "samples.jsonl").read_text() == (local / "samples.jsonl").read_text()
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "adapters": {"model": {"lora_config": "lora.json"}, "algo": {"estimator": "grpo", "kl_coef": 0.05}},
+    "weights in bf16": {
+        "model": {"share_trunk": True}, "algo": {"kl_coef": 0.0}, "parallel": {"plugin": "zero2", "mixed_precision": "bf16"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_compute_with_what_the_actor_has(cast, micro_model, tmp_path, monkeypatch, kind) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lora.json").write_text('{"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}')
+    small = overlay({"rollout": {"generation_batch_size": 8}}, KINDS[kind])
+    local = train(settings(micro_model, tmp_path / "local", remote=False, **small))
+    small = overlay(small, {"ray": {"num_rollout_workers": 2}})
+    remote = train(settings(micro_model, tmp_path / "remote", remote=True, **small))
+    assert same(remote, local)
+    assert_same_metrics(remote, local)
+
+
+def test_sharded_training_processes_give_their_weights_together(cast, micro_model, tmp_path) -> None:
+    """Two training processes, whose sums are rounded otherwise than one's; their workers sample the same in the first episode."""
+    given = {
+        "algo": {"estimator": "grpo", "kl_coef": 0.0},
+        "parallel": {"plugin": "gemini", "mixed_precision": "bf16"},
+        "ray": {"num_rollout_workers": 2, "max_staleness": 1},
+    }
+    folders = []
+    for count in (1, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            groups = {"actor": Size(1, count, 0), "rollout": Size(1, 2, 0)}
+            patch.setattr(on_ray, "sizes", lambda *_, groups=groups: groups)
+            folders.append(train(settings(micro_model, tmp_path / str(count), remote=True, **given)))
+    one, two = (rows(folder)[1] for folder in folders)
+    for name in ("objective/scores", "response/length_tokens", "val/num_eos_tokens"):
+        assert one[name] == two[name]
+    # Workers that had only a shard, or the weights of the start, would be far away.
+    assert rows(folders[1])[2]["sampler/kl"] < 0.01
 
 
 def test_each_sample_has_the_version_that_its_place_says(reference, versions) -> None:
