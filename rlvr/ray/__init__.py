@@ -2,7 +2,7 @@
 
 A driver (`rlvr.ray.trainer`) runs the loop of `rlvr.trainer.online`: it holds experience and settings, and no model.
 `train` starts a run, `groups` places the processes of `roles` on the cluster, `experience` has them generate and score responses,
-`rewards` judges responses on a pool of CPU workers. Everything else is the same code as in a run without Ray.
+`rollout` generates on a pool of workers that may come and go, `rewards` judges responses on a pool of CPU workers. Everything else is the same code as in a run without Ray.
 """
 
 import os

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-import psutil
+import leftovers
 import pytest
 from ray_harness import Cast
 
@@ -20,7 +20,7 @@ def cluster() -> Iterator[Cluster]:
     """A cluster whose files lie in a folder with a short name (sockets must have one) that is gone afterwards."""
     import ray
 
-    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    before = leftovers.marked()
     folder = tempfile.mkdtemp(prefix="ray")
     auth = os.environ.get("RAY_AUTH_MODE")
     os.environ["RAY_AUTH_MODE"] = "disabled"  # else it leaves a token in the home folder
@@ -29,10 +29,10 @@ def cluster() -> Iterator[Cluster]:
         ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
         yield connect(base_config().ray, 1)
         ray.shutdown()
-        deadline = time.monotonic() + 20
-        while left := [
-            p for p in psutil.Process().children(recursive=True) if p.pid not in before and "ray" in p.name()
-        ]:
+        deadline = (
+            time.monotonic() + 60
+        )  # a process that was just starting sees only after its imports that nobody needs it
+        while left := [process for process in leftovers.marked() - before if not leftovers.lasting(process)]:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
     finally:

@@ -9,7 +9,8 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,32 +166,46 @@ def test_a_stopped_run_goes_on_bit_for_bit(reference, cast, micro_model, tmp_pat
     assert_same_metrics(folder, reference)
 
 
-class Strike(StopAfter):
-    """Sends a signal to a process once, while what was asked ahead is being answered."""
+def claims_another_version() -> Callable[[Any], None]:
+    def claim(worker: Any) -> None:  # in here it is sent whole
+        type(worker).version = property(lambda self: 99, lambda self, version: None)
 
-    def __init__(self, pid: int, number: int) -> None:
+    return claim
+
+
+STRIKES: dict[str, Callable[[Any], Any]] = {
+    "is killed": lambda handle: os.kill(process_of(handle, "identity"), signal.SIGKILL),
+    "is stopped": lambda handle: os.kill(process_of(handle, "identity"), signal.SIGSTOP),
+    "has other weights": lambda handle: handle.__ray_call__.remote(claims_another_version()),
+}
+
+
+class Strike(StopAfter):
+    """Strikes a worker once, while what was asked ahead is being answered."""
+
+    def __init__(self, strike: Callable[[], Any]) -> None:
         super().__init__(0)
-        self.pid, self.number, self.sent = pid, number, False
+        self.strike, self.sent = strike, False
 
     def on_make_experience_end(self, trainer: Any, collected: Any) -> None: ...
 
     def on_learn_batch_end(self, trainer: Any, batch: Any) -> None:
         if not self.sent:
-            os.kill(self.pid, self.number)
+            self.strike()
         self.sent = True
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_worker_that_dies_or_hangs_is_replaced(reference, cast, micro_model, tmp_path, capsys, number) -> None:
+@pytest.mark.parametrize("what", STRIKES)
+def test_a_worker_that_dies_or_hangs_is_replaced(reference, cast, micro_model, tmp_path, capsys, what) -> None:
     config = settings(
         micro_model, tmp_path / "run", remote=True, **AHEAD, parallel={"mixed_precision": "fp32", "dist_timeout": 8}
     )
     workers = cast.group("rollout")(Size(1, 2, 0))
     struck = workers._workers[0]
-    strike = Strike(process_of(struck.handle, "identity"), number)
+    strike = Strike(partial(STRIKES[what], struck.handle))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assembly, "Watch", lambda: strike)
         folder = train(config)
     assert strike.sent and struck not in workers._workers and len(workers._workers) == 2
     assert same(folder, reference) and rows(folder) == rows(reference)
-    assert "a rollout worker di" in capsys.readouterr().out
+    assert "; another takes its place, and its" in capsys.readouterr().out
