@@ -90,7 +90,7 @@ def collect_with_signal(
             while waiting and pool.with_signal < target:
                 # As many prompts as should suffice, by the share of groups with signal so far; then more only if they did not.
                 acceptance = max(LEAST_ACCEPTANCE, pool.with_signal / len(pool.signal))
-                some = take(waiting, math.ceil((target - pool.with_signal) / acceptance))
+                some = _take(waiting, math.ceil((target - pool.with_signal) / acceptance))
                 repeated = [prompt for prompt in some for _ in range(pool.size)]
                 _sample(maker, repeated, pool, meter, seconds, *seed, "refill", len(pool.signal))
             if refills == max_refills or not any_rank(pool.with_signal < target):
@@ -104,7 +104,7 @@ def collect_with_signal(
     return _finish(maker, pool, target, meter, seconds, *seed, monte_carlo=monte_carlo), len(pool.rollouts)
 
 
-def take(waiting: list[Prompt], count: int) -> list[Prompt]:
+def _take(waiting: list[Prompt], count: int) -> list[Prompt]:
     """The first prompts, which wait no longer."""
     taken = waiting[:count]
     del waiting[:count]

@@ -31,7 +31,7 @@ from rlvr.core.kl import adapted_kl_coef
 from rlvr.data.batches import as_examples, as_prompts
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
-from rlvr.experience.dynamic_sampling import collect_with_signal, take
+from rlvr.experience.dynamic_sampling import collect_with_signal
 from rlvr.experience.experience import Experience, ExperienceBuffer
 from rlvr.experience.maker import BaseExperienceMaker, Collected
 from rlvr.experience.metrics import summarise
@@ -393,8 +393,9 @@ class OnlineTrainer(BaseTrainer):
     def _draw_prompts(self) -> Sequence[Any]:
         """The next ones: first those that dynamic sampling has drawn and not needed."""
         share = next(self._prompts)
-        self.unsampled += share
-        return [p for p in take(self.unsampled, len(share)) for _ in range(self.config.rollout.num_generations)]
+        waiting = [*self.unsampled, *share]
+        self.unsampled = waiting[len(share) :]
+        return [p for p in waiting[: len(share)] for _ in range(self.config.rollout.num_generations)]
 
     def _any_rank(self, flag: bool) -> bool:
         return any_rank(flag, self._device())
