@@ -64,6 +64,8 @@ def import_ray() -> Any:
     Raises:
         UserError: it is not installed.
     """
+    # A call after the end, of a thread that still waits for a worker, would else start a cluster of its own.
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     try:
         import ray
     except ImportError:

@@ -41,7 +41,7 @@ def test_it_writes_nothing_and_says_everything(nowhere: Path, capsys) -> None:
     assert settings["lr"] == ("*", ["0.125", "flag"])
     assert settings["critic_lr"] == ("*", ["0.25", "file"])
     assert settings["gamma"] == (" ", ["1", "file"])
-    assert settings["num_episodes"] == ("*", ["40", "built-in", "model"])
+    assert settings["num_episodes"] == ("*", ["40", "model", "tiny"])
     assert settings["tp"] == (" ", ["1"])
     assert "nothing was trained" in out
     assert max(map(len, out.split("batches")[0].splitlines())) <= 100
@@ -92,7 +92,7 @@ def test_supervised_runs_too(command, flags, said, nowhere: Path, capsys, monkey
     out = capsys.readouterr().out
     assert all(text in out for text in said), out
     settings = {m[2]: (m[1], m[3].split()) for m in re.finditer(r"^ ([* ]) (\w+) +(.*)$", out, re.M)}
-    assert settings["lr"] == ("*", ["0.125", "flag"]) and settings["weight_decay"][1][1] == "built-in"
+    assert settings["lr"] == ("*", ["0.125", "flag"]) and settings["weight_decay"][1][1:] == ["model", "tiny"]
     assert list(nowhere.iterdir()) == [] and max(map(len, out.split("memory of")[0].splitlines())) <= 100
     peaks = []
     for more in ([], ["--train_batch_size", "8"], ["--grad_checkpoint"]):

@@ -12,15 +12,13 @@ from ray_harness import Cast
 
 import rlvr.ray.train as on_ray
 from rlvr.config import base_config
-from rlvr.ray.cluster import Cluster, connect
+from rlvr.ray.cluster import Cluster, connect, import_ray
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster whose files lie in a folder with a short name (sockets must have one) that is gone afterwards."""
-    import ray
-
-    before = leftovers.marked()
+    ray, before = import_ray(), leftovers.marked()
     folder = tempfile.mkdtemp(prefix="ray")
     auth = os.environ.get("RAY_AUTH_MODE")
     os.environ["RAY_AUTH_MODE"] = "disabled"  # else it leaves a token in the home folder
@@ -29,9 +27,8 @@ def cluster() -> Iterator[Cluster]:
         ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
         yield connect(base_config().ray, 1)
         ray.shutdown()
-        deadline = (
-            time.monotonic() + 60
-        )  # a process that was just starting sees only after its imports that nobody needs it
+        # A process that was just starting sees only after its imports that nobody needs it.
+        deadline = time.monotonic() + 60
         while left := [process for process in leftovers.marked() - before if not leftovers.lasting(process)]:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
