@@ -10,8 +10,9 @@ from rewards.errors import UserError
 from rlvr.config.catalog import Place, canonical, flags_by_spelling, given_places, show, values_of
 from rlvr.config.help import GENERAL, About, asks_for_help, help_text
 from rlvr.config.layers import AnyConfig, choices, layered, layers_beneath
-from rlvr.config.models import SETTINGS_OF, Layer
+from rlvr.config.models import SETTINGS_OF
 from rlvr.config.ppo import Config
+from rlvr.config.presets import Settings
 from rlvr.config.supervised import RewardTrainingConfig, SFTConfig
 from rlvr.config.tree import load_yaml, overlay
 from rlvr.errors import did_you_mean
@@ -114,7 +115,7 @@ def _about(kind: type) -> About:
     return About(prog, description, _DRY_RUN | GENERAL, notes)
 
 
-def _origins(config: AnyConfig, layers: Sequence[tuple[str, Layer]], flags: set[Place]) -> dict[Place, str]:
+def _origins(config: AnyConfig, layers: Sequence[tuple[str, Settings]], flags: set[Place]) -> dict[Place, str]:
     origins = {flag.place: "default" for flag, _ in values_of(config)}
     for label, layer in layers:
         origins |= {(section, name): label for section, values in layer.items() for name in values}

@@ -2,9 +2,9 @@
 
 from typing import Any, TypeVar
 
-from rlvr.config.models import SETTINGS_OF, Layer
+from rlvr.config.models import SETTINGS_OF
 from rlvr.config.ppo import Config
-from rlvr.config.presets import find_preset
+from rlvr.config.presets import Settings, find_preset
 from rlvr.config.supervised import RewardTrainingConfig, SFTConfig
 from rlvr.config.tree import merge, overlay
 
@@ -12,7 +12,7 @@ AnyConfig = Config | SFTConfig | RewardTrainingConfig
 T = TypeVar("T", bound=AnyConfig)
 
 
-def base_config(given: Layer | None = None) -> Config:
+def base_config(given: Settings | None = None) -> Config:
     """The defaults with `given` laid over them. In between are the settings of the preset that it names, and the model's own if it
     has any, of which a preset replaces sizes and learning rates only by values that are meant for small models.
 
@@ -22,7 +22,7 @@ def base_config(given: Layer | None = None) -> Config:
     return layered(Config, given or {})
 
 
-def sft_config(given: Layer | None = None) -> SFTConfig:
+def sft_config(given: Settings | None = None) -> SFTConfig:
     """The defaults, the model's own settings if it has any, and `given` on top.
 
     Raises:
@@ -31,18 +31,18 @@ def sft_config(given: Layer | None = None) -> SFTConfig:
     return layered(SFTConfig, given or {})
 
 
-def reward_training_config(given: Layer | None = None) -> RewardTrainingConfig:
+def reward_training_config(given: Settings | None = None) -> RewardTrainingConfig:
     """As `sft_config`, for a reward model."""
     return layered(RewardTrainingConfig, given or {})
 
 
-def layered(kind: type[T], given: Layer) -> T:
+def layered(kind: type[T], given: Settings) -> T:
     """The settings of this kind of run, with `given` on top of its layers. Raises as `base_config`."""
     config = merge(kind(), given)
     return merge(kind(), overlay(*(layer for _, layer in layers_beneath(config)), given))
 
 
-def layers_beneath(config: AnyConfig) -> list[tuple[str, Layer]]:
+def layers_beneath(config: AnyConfig) -> list[tuple[str, Settings]]:
     """The layers of model and preset, the lowest first, each with its name: `preset NAME` or `model NAME`.
 
     Raises:
@@ -58,7 +58,7 @@ def layers_beneath(config: AnyConfig) -> list[tuple[str, Layer]]:
     return [(model, own), (label, recipe.settings), (model, sizes), (label, recipe.for_small)]
 
 
-def settings_of_model(config: AnyConfig) -> Layer:
+def settings_of_model(config: AnyConfig) -> Settings:
     """What the model brings by itself for this kind of run; empty for most."""
     return SETTINGS_OF.get(config.model.pretrain, {}).get(type(config), {})
 

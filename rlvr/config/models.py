@@ -1,20 +1,17 @@
 """Settings that models known by name bring by themselves, found by trial on two CPU cores. Whatever the user gives wins."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from rlvr.config.ppo import Config
+from rlvr.config.presets import Settings
 from rlvr.config.supervised import RewardTrainingConfig, SFTConfig
 
-Layer = Mapping[str, Mapping[str, Any]]
-"""Section -> name -> value."""
-
-_TINY_SUPERVISED: Layer = {
+_TINY_SUPERVISED: Settings = {
     "train": {"train_batch_size": 32, "lr": 1e-3, "weight_decay": 0.01, "num_threads": 1},
     "parallel": {"mixed_precision": "fp32"},
     "log": {"log_interval": 25},
 }
-SETTINGS_OF: Mapping[str, Mapping[type, Layer]] = {
+SETTINGS_OF: Mapping[str, Mapping[type, Settings]] = {
     "tiny": {
         Config: {
             "rollout": {"experience_batch_size": 256, "max_new_tokens": 64, "max_length": 160},

@@ -124,7 +124,7 @@ def read_rollouts(
     lengths = [len(r.prompt_ids) + len(r.response_ids) for r in rollouts]
     # Where weights are sharded, every forward pass is collective: all ranks must make the same number of passes. They have
     # equally many rollouts, so no pass is empty.
-    ids = [[*r.prompt_ids.tolist(), *r.response_ids.tolist()] for r in rollouts] if packed else None
+    ids = [torch.cat([r.prompt_ids, r.response_ids]).tolist() for r in rollouts] if packed else None
     for rows in cut_on_all_ranks(lengths, batch_size, device, sequences=ids):
         some = [rollouts[i] for i in rows]
         batch = collate([r.prompt_ids for r in some], [r.response_ids for r in some], pad_id=pad_id).to(device)

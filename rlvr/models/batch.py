@@ -29,9 +29,9 @@ class SequenceBatch:
         response_index: [B, R] column in T of each response token; 1 where there is none.
         response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
-        tokens: how many tokens there are that don't end a beginning of an earlier row: what a decoder without padding computes.
+        tokens: how many tokens a decoder without padding computes: those that are the first with their beginning (`is_first`).
         first_places: [B, T] where, in the flattened batch, the first token stands whose row began as this one's until here:
-            its own place, or that of a token in another row. None on left-padded batches.
+            its own place, or that of a token in another row. None on left-padded batches and with `shared_rows`.
         shared_rows: rows hold several sequences, which their position ids tell apart (`rlvr.models.packing`).
     """
 
@@ -101,7 +101,7 @@ def collate(
         response_index=torch.where(response_mask, index, torch.ones_like(index)),
         response_mask=response_mask,
         right_padded=padding_side == "right",
-        tokens=int(lengths.sum()) if first is None else count_first(first, mask),
+        tokens=int(lengths.sum()) if first is None else int(is_first(first, mask).sum()),
         first_places=first,
     )
 
@@ -134,7 +134,7 @@ def first_places(ids: Tensor, mask: Tensor) -> Tensor:
     return places
 
 
-def count_first(places: Tensor, mask: Tensor) -> int:
-    """How many tokens are the first with their beginning; arguments as of `first_places`, with its result."""
-    own = torch.arange(places.numel()).view(places.shape)
-    return int(((places == own) & mask.bool()).sum())
+def is_first(places: Tensor, mask: Tensor) -> Tensor:
+    """[B, T] true on tokens that are the first with their beginning; arguments as of `first_places`, with its result."""
+    own = torch.arange(places.numel(), device=places.device).view(places.shape)
+    return (places == own) & mask.bool()

@@ -15,7 +15,7 @@ import torch
 from rlvr.data.examples import Example
 from rlvr.errors import UserError
 from rlvr.models.actor import Actor
-from rlvr.models.batch import SequenceBatch
+from rlvr.models.batch import SequenceBatch, first_places, is_first
 
 IDLE = Example((0, 0), 2)
 """Learns nothing. A process that has no more rows runs it while others have some: every process makes the same passes."""
@@ -45,15 +45,19 @@ def collate_examples(rows: Sequence[Sequence[Example]], pad_id: int = 0) -> Sequ
     mask = torch.arange(max(1, int(counts.max())))[None, :] < counts[:, None]  # [B, R]
     index = torch.ones_like(mask, dtype=torch.long)
     index[mask] = torch.tensor([column for columns in learned for column in columns], dtype=torch.long)
+    real = torch.arange(size)[None, :] < lengths[:, None]
+    shared = any(len(row) > 1 for row in rows)
+    first = None if shared else first_places(input_ids, real)
     return SequenceBatch(
         input_ids=input_ids,
-        attention_mask=(torch.arange(size)[None, :] < lengths[:, None]).long(),
+        attention_mask=real.long(),
         position_ids=position_ids,
         response_index=index,
         response_mask=mask,
         right_padded=True,
-        tokens=int(lengths.sum()),
-        shared_rows=any(len(row) > 1 for row in rows),
+        tokens=int(lengths.sum()) if first is None else int(is_first(first, real).sum()),
+        first_places=first,
+        shared_rows=shared,
     )
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from rlvr.models.batch import SequenceBatch, collate
+from rlvr.models.batch import SequenceBatch, collate, is_first
 
 NAME = "rlvr_padding_free"
 WORTH_IT = 0.95
@@ -120,12 +120,11 @@ class _Layout(NamedTuple):
     @staticmethod
     def of(batch: SequenceBatch) -> "_Layout":
         assert batch.first_places is not None
-        real, first = batch.attention_mask.flatten().bool(), batch.first_places.flatten()
-        own = first == torch.arange(len(first), device=first.device)
-        computed = (real & own).nonzero().squeeze(1)
-        numbers = (real & own).cumsum(0) - 1
-        rows = _Choice.of(numbers[first].masked_fill(~real, 0), len(computed), real)
-        return _Layout(batch.input_ids.shape, computed, rows, _Choice.of(computed, len(first)))
+        real, places = batch.attention_mask.flatten().bool(), batch.first_places.flatten()
+        first = is_first(batch.first_places, batch.attention_mask).flatten()
+        computed, numbers = first.nonzero().squeeze(1), first.cumsum(0) - 1
+        rows = _Choice.of(numbers[places].masked_fill(~real, 0), len(computed), real)
+        return _Layout(batch.input_ids.shape, computed, rows, _Choice.of(computed, len(places)))
 
     def spread(self, states: Tensor) -> Tensor:
         """[B, T, ...] from [N, ...]"""

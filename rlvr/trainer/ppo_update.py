@@ -234,14 +234,9 @@ class Learner:
         """
         t = self.config.train
         rows = max(1, t.train_batch_size // self.replicas)
-        ids = [[*item.prompt_ids.tolist(), *item.response_ids.tolist()] for item in items]
-        passes = cut_on_all_ranks(
-            [len(row) for row in ids],
-            rows,
-            self.device,
-            max_tokens=t.micro_batch_tokens,
-            sequences=ids if self.packs else None,
-        )
+        lengths = [len(item.prompt_ids) + len(item.response_ids) for item in items]
+        ids = [torch.cat([item.prompt_ids, item.response_ids]).tolist() for item in items] if self.packs else None
+        passes = cut_on_all_ranks(lengths, rows, self.device, max_tokens=t.micro_batch_tokens, sequences=ids)
         return [self.make_micro_batch([items[i] for i in places]) for places in passes]
 
     def make_micro_batch(self, items: Sequence[Experience]) -> MicroBatch:

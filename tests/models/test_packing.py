@@ -93,3 +93,14 @@ def test_nothing_to_learn_has_a_path_for_gradients() -> None:
     model = tiny_model()
     Actor(model)(collate_examples([[IDLE]])).logprobs.sum().backward()
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+
+
+def test_examples_are_computed_without_padding_and_equal_beginnings_once() -> None:
+    """Of supervised batches, too; not where rows hold several examples, which are told apart by positions alone."""
+    rows: list[int] = []
+    actor = Actor(tiny_model())
+    actor.model.model.layers[0].mlp.register_forward_hook(lambda module, args, out: rows.append(out.numel() // 16))
+    long, short = Example((2, 3, 4, 5, 6, 7, 8), 2), Example((2, 3, 4, 9), 2)
+    actor(collate_examples([[long], [short]]))
+    actor(collate_examples([[long, short], [short]]))
+    assert rows == [7 + 1, 2 * 11]
