@@ -36,21 +36,22 @@ class Target:
     """per cent of all rows"""
     ratio: float | None = None
     """our items/s to math-verify's"""
+    p99_ms: float = 10.0
 
 
-_GSM8K = Target(accuracy=99.95, false_positives=(0, 1), ratio=20)
+_GSM8K = Target(accuracy=99.95, false_positives=(0, 1), ratio=15)
 TARGETS = {
     "gsm8k_mr_human": _GSM8K,
     "gsm8k_openai_model_solutions": _GSM8K,
     "gsm8k_rho_outputs": _GSM8K,
     "gsm8k_routellm_outputs": _GSM8K,
-    "math_rho_outputs": Target(accuracy=99.5, false_positives=(5, 1935), ratio=10),
+    "math_rho_outputs": Target(accuracy=99.5, false_positives=(5, 1935), ratio=20),
     "math_qwen_cot100": Target(accuracy=100),
-    "mathverify_tests": Target(accuracy=98),
-    "hardverify_math": Target(accuracy=90, false_positive_rate=1, ratio=10),
+    "mathverify_tests": Target(accuracy=98, p99_ms=50),
+    "hardverify_math": Target(accuracy=90, false_positive_rate=1, ratio=20),
     "hack_probes": Target(false_positives=(0, 1), false_negatives=(2, 57)),
 }
-P99_MS, MAX_MS = 20.0, 1000.0
+MAX_MS = 1000.0
 """On every set."""
 
 Verdict = tuple[str, str, str, str, bool]
@@ -64,7 +65,7 @@ def check(ours: Result, peer: Result | None) -> list[Verdict]:
     if target.ratio is not None and peer is not None:
         ratio = ours.items_per_s / peer.items_per_s
         found.append(_at_least(ours.dataset, "times math-verify's items/s", ratio, target.ratio))
-    found.append(_at_most(ours.dataset, "p99 ms", ours.p99_ms, P99_MS))
+    found.append(_at_most(ours.dataset, "p99 ms", ours.p99_ms, target.p99_ms))
     found.append(_at_most(ours.dataset, "max ms", ours.max_ms, MAX_MS))
     return found
 

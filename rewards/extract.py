@@ -27,7 +27,8 @@ _SAYS = re.compile(
     r"\s*(?:\*\*)?\s*[:=]?\s*(?:is\b|are\b)?\s*(?:\*\*)?",
     re.IGNORECASE,
 )
-_KEYS = re.compile("answer|correct option|correct choice|答案|réponse|respuesta|antwort|ответ")
+_KEYS = ("answer", "correct option", "correct choice", "答案", "réponse", "respuesta", "antwort", "ответ")
+_ANY_KEY = re.compile("|".join(_KEYS))
 MAX_ANNOUNCEMENTS = 50
 _FINAL = re.compile(r"final\s+answer", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s+(?=[A-Z\"'(*]|I\b|$)|$)|\s+\(?(?:because|since|so|which|I hope)\b")
@@ -38,6 +39,7 @@ _RATIO = r"\d+(?::\d+)+(?:\s?[aApP]\.?[mM]\b\.?)?|\d+\s\d+/\d+"
 _FACTOR = r"(?:\s?(?:π|\\pi\b|√\d+|\\sqrt\{\d+\})|\s?(?:[×*]|\\times|\\cdot)\s?10\^\{?[-−]?\d+\}?|\^\{?[-−]?\d+\}?)"
 _NUMBER = rf"[-+−]?\s?(?:{_RATIO})|[-+−]?\s?[$€£]?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+(?:,\d{{2}}(?!\d))?)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?/\s?\d+(?:\.\d+)?)?(?:{_FACTOR}|\s?\\?%)?|[-+−]?\.\d+"
 _NUMBERS = re.compile(_NUMBER)
+_NO_NUMBER_BEFORE = frozenset("abcdefghijklmnopqrstuvwxyz:=>")
 _FORMULA = re.compile(
     rf"(?<!\\)\$\$(?P<a>[^$]{{1,{MAX_FORMULA}}})\$\$|(?<!\\)\$(?P<b>(?!\$)[^$\n\\]*(?:\\.[^$\n\\]*)*)\$|\\\((?P<c>.{{1,{MAX_FORMULA}}}?)\\\)|\\\[(?P<d>.{{1,{MAX_FORMULA}}}?)\\\]",
     re.DOTALL,
@@ -139,27 +141,28 @@ def _braced(text: str, start: int) -> str | None:
 
 def last_boxes(text: str) -> str | None:
     """The last box, with those before it that only separators part from it; None without a box, "" if it is empty."""
-    boxes = boxed(text)
-    if not boxes:
-        return None
-    together = [boxes[-1]]
+    return _listed(boxes) if (boxes := _neighbours(boxed(text), text)) else None
+
+
+def _neighbours(boxes: list[tuple[str, int, int]], text: str) -> list[tuple[str, int, int]]:
+    """The last of the boxes and those that stand beside it."""
+    together = boxes[-1:]
     for box in reversed(boxes[:-1]):
         between = text[box[2] : together[0][1]]
         if len(between) > 40 or not _BETWEEN_BOXES.fullmatch(between):
             break
         together.insert(0, box)
-    return _listed(together)
+    return together
 
 
 def _untagged(text: str) -> str | None:
-    boxes = last_boxes(text)
-    if boxes is None and (hashed := _last_hashed(text)) is not None:
-        return hashed or None
-    said = _last_said(text)
-    if boxes is not None:
+    if boxes := _neighbours(boxed(text), text):
         # "The final answer is ..." after the last box corrects it.
-        return said if said and _is_final_word(text) else boxes or None
-    return said or _whole(text) or _last_formula(text)
+        corrected = _last_said(text) if _FINAL.search(text, boxes[-1][2]) else None
+        return corrected or _listed(boxes) or None
+    if (hashed := _last_hashed(text)) is not None:
+        return hashed or None
+    return _last_said(text) or _whole(text) or _last_formula(text)
 
 
 def _last_hashed(text: str) -> str | None:
@@ -169,11 +172,6 @@ def _last_hashed(text: str) -> str | None:
     if match is None or _HEADING.fullmatch(match[1]):
         return None
     return match[1].strip() or text[match.end() :].strip().split("\n", 1)[0].strip()
-
-
-def _is_final_word(text: str) -> bool:
-    last = _last_match(_FINAL, text)
-    return last is not None and last.start() > boxed(text)[-1][2]
 
 
 def _last_said(text: str) -> str | None:
@@ -193,7 +191,9 @@ def _announced(text: str) -> int | None:
     low = text.lower()
     if len(low) != len(text):  # some letters have no lower case of their own length
         low = text
-    places = [match.start() for match in _KEYS.finditer(low)]
+    if not any(key in low for key in _KEYS):
+        return None
+    places = [match.start() for match in _ANY_KEY.finditer(low)]
     for place in reversed(places[-MAX_ANNOUNCEMENTS:]):
         said = _last_match(_SAYS, text, max(0, place - 30), place + 150)
         if said is not None and said.end() > place:
@@ -284,9 +284,8 @@ def _last_formula(text: str) -> str | None:
     # Else no formula ends behind the last number.
     formula = _last_match(_FORMULA, tail) if _last_digit(tail) < closed else None
     after = tail[formula.end() :] if formula else tail
-    numbers = list(_NUMBERS.finditer(after, _shortly_before_last_digit(after)))
-    if numbers:
-        return _plain_number(after, numbers[-1])
+    if number := _last_number(after):
+        return _plain_number(after, number)
     return _plain_formula(tail, formula) if formula else None
 
 
@@ -325,17 +324,26 @@ def _measure(text: str, end: int) -> str:
     return (scale[0] if scale else "") + unit
 
 
-def _shortly_before_last_digit(text: str) -> int:
-    """A place between words from which the last number is sure to be found, without a look at all others."""
-    start = max(0, _last_digit(text) - 40)
+def _last_number(text: str) -> re.Match[str] | None:
+    """The last of the numbers in a text, without a look at all others."""
+    last = _last_digit(text)
+    start = last
+    while start > 0 and text[start - 1].isdigit():
+        start -= 1
+    if start > 1 and text[start - 1] == " " and text[start - 2] in _NO_NUMBER_BEFORE:
+        return _NUMBERS.match(text, start - 1)  # "is 42": nothing that it could be a part of
+    start = max(0, last - 40)
     while start and not text[start - 1].isspace():
         start -= 1
-    return start
+    return _last_match(_NUMBERS, text, start)
 
 
 def _last_digit(text: str) -> int:
     """The place of the last digit; -1 without one."""
-    return next((i for i in range(len(text) - 1, -1, -1) if text[i].isdigit()), -1)
+    place = len(text) - 1
+    while place >= 0 and not text[place].isdigit():
+        place -= 1
+    return place
 
 
 def _stated(formula: str) -> str | None:

@@ -99,7 +99,8 @@ class Cursor(ABC):
         return token
 
     def at(self, kind: str, *texts: str) -> bool:
-        token = self.peek()
+        # Without a call of `peek`: this is asked fifty times for one number.
+        token = self.tokens[self.place] if self.place < len(self.tokens) else END
         return token.kind == kind and (not texts or token.text in texts)
 
     def accept(self, kind: str, *texts: str) -> bool:

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from rewards.maths import fallback
 from rewards.maths.compare import same_answer
+from rewards.maths.cursor import STEPS_OF_A_TOKEN
 from rewards.maths.form import undone
 from rewards.maths.limits import Budget, OutOfWorkError, UnreadableError, spend
 from rewards.maths.literals import (
@@ -28,6 +29,7 @@ from rewards.maths.literals import (
     same_letter,
 )
 from rewards.maths.normalise import canonical, normalise
+from rewards.maths.numerals import read_number
 from rewards.maths.parser import parse
 from rewards.maths.parts import angle, in_order, parts
 from rewards.maths.simplify import simplify
@@ -37,6 +39,8 @@ from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
 from rewards.maths.vocabulary import NO_LIMIT
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_DECIMAL = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
 _LETTER_R = re.compile(r"(?:[A-Za-z]\w*\s*=\s*)?R")
@@ -68,8 +72,10 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
     numbers = parse_number(answer), parse_number(gold)
     if numbers[0] is not None and numbers[0] == numbers[1]:
         return True, "number"
-    if numbers[0] is not None and numbers[1] is not None and _plain(answer) and _plain(gold):
-        return False, "number"
+    if numbers[0] is not None and numbers[1] is not None and _plain(gold):
+        whole = numbers[1].denominator == 1  # a whole number is meant exactly, however many nines an answer has
+        if _plain(answer) or whole and _DECIMAL.fullmatch(answer):
+            return False, "number"
     if numbers[1] is None and (decided := _same_time(answer, gold)) is not None:
         return decided, "time"
     if (decided := _same_by_convention(answer, gold)) is not None:
@@ -92,7 +98,7 @@ def left_undone(answer: str, gold: str) -> str:
 
 
 def _left_undone(answer: str, gold: str) -> str:
-    if answer.isdigit():
+    if _DECIMAL.fullmatch(answer):
         return ""
     asked, given = parts(gold), parts(answer)
     if asked is not None or given is not None:
@@ -240,6 +246,8 @@ def tree(tidied: str) -> Node | None:
 @lru_cache(maxsize=4096)
 def _read(tidied: str) -> tuple[Node | None, float]:
     """The tree, and the steps that reading took."""
+    if _WHOLE.fullmatch(tidied):
+        return read_number(tidied), STEPS_OF_A_TOKEN
     if _ISO_DATE.fullmatch(tidied):
         return None, 0  # 2020-01-05 is not 2014
     currency = CURRENCY.match(tidied)

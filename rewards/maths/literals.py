@@ -14,6 +14,9 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
+
+from rewards.maths.normalise import MAX_REMEMBERED
 
 # Plain numbers: exact fractions, no floating point, no evaluation, and bounds on everything.
 
@@ -34,6 +37,7 @@ _EUROPEAN = re.compile(r"[+-]?(?:\d{4,},\d{1,2}|0,\d{3,})")
 _FRAC = re.compile(r"([+-]?)(\d*)\\[dt]?frac(?:\{([^{}]+)\}|(\d))(?:\{([^{}]+)\}|(\d))$")
 
 
+@lru_cache(MAX_REMEMBERED)
 def parse_number(text: str) -> Fraction | None:
     """The rational number that `text` writes down, or None if it writes none (or one beyond all reason).
 
@@ -45,9 +49,8 @@ def parse_number(text: str) -> Fraction | None:
     text = text.strip().replace("\u2212", "-").replace("{,}", ",")
     if _EUROPEAN.fullmatch(text):
         text = text.replace(",", ".")
-    percent = re.search(r"\\?%$", text)
-    number = _number_in(text[: percent.start()] if percent else text)
-    return number / 100 if percent and number is not None else number
+    number = _number_in(text.removesuffix("%").removesuffix("\\") if text.endswith("%") else text)
+    return number / 100 if text.endswith("%") and number is not None else number
 
 
 def _number_in(text: str) -> Fraction | None:

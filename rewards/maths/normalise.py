@@ -1,8 +1,11 @@
 """Normalisation of answers as text: formatting is removed, the content stays."""
 
 import re
+from functools import lru_cache
 
 MAX_ANSWER_CHARACTERS = 2000
+MAX_REMEMBERED = 256
+"""Texts; a verdict asks for the same ones several times."""
 
 _WRAPPERS = re.compile(
     r"^\\(?:text|textbf|textit|textnormal|mathrm|mathbf|mbox|boxed|fbox|bf|rm)\s*\{(.*)\}$", re.DOTALL
@@ -10,6 +13,7 @@ _WRAPPERS = re.compile(
 _SPACES = re.compile(r"(?:(?<!\\)\\[,;:! ]|\\q?quad|~|\s)+")
 _QUOTES = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'))
 _WORDS = re.compile(r"[A-Za-z .,'-]+")
+_MANY_SPACES = re.compile(r"\s{2,}")
 _INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _TRANSLATION = str.maketrans(
     {
@@ -37,6 +41,7 @@ _DOUBLED = re.compile(
 _THOUSANDS = re.compile(r"(?<=\d)(?:,\\!\s?|\\!,\s?|\s?\{\s?,\s?\}\s?|\\,)(?=\d{3})")
 
 
+@lru_cache(MAX_REMEMBERED)
 def normalise(answer: str) -> str:
     """Strip math delimiters, text wrappers, spacing commands, a final full stop; unify sizes of brackets and fractions.
 
@@ -45,7 +50,9 @@ def normalise(answer: str) -> str:
     text = answer.strip()
     if text.isdigit() and text.isascii() and len(text) <= MAX_ANSWER_CHARACTERS:
         return text
-    text = re.sub(r"\s{2,}", " ", _unbroken(_INVISIBLE.sub("", answer)).translate(_TRANSLATION).strip())
+    # Not the stripped text: a backslash-t that was read as a tab is put back.
+    text = answer if answer.isascii() else _INVISIBLE.sub("", answer).translate(_TRANSLATION)
+    text = _MANY_SPACES.sub(" ", _unbroken(text).strip())
     if len(text) > MAX_ANSWER_CHARACTERS:
         return ""
     text = _repair(text).strip()
@@ -138,7 +145,13 @@ def _unwrapped(text: str) -> str:
     return text
 
 
+_LAST = (*(right for _, right in _QUOTES), "}", ".", ",", ";", ":", "\\")
+"""The ends of what `_unwrap` changes."""
+
+
 def _unwrap(text: str) -> str:
+    if not text.endswith(_LAST):
+        return text
     for left, right in _QUOTES:
         inside = text[len(left) : -len(right)]
         if len(text) > len(left) + len(right) and text.startswith(left) and text.endswith(right) and left not in inside:
@@ -162,12 +175,19 @@ def _balanced(text: str) -> bool:
 _SPACE = re.compile(r"((?<=\d)\s+(?=\d)|(?<=\d,)\s+(?=\d{3}(?!\d)))|[\s$]+")
 
 
+_WORD = re.compile("[A-Za-z]{3}")
+_LETTER = re.compile(r"\([A-Za-z]\)")
+_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}")
+
+
+@lru_cache(MAX_REMEMBERED)
 def canonical(tidied: str) -> str:
     """For comparison as text: no case where the answer is words, and no spaces but between numbers: "2 3" is not 23."""
     text = tidied
-    if _WORDS.fullmatch(text) and re.search("[A-Za-z]{3}", text):
+    if _WORDS.fullmatch(text) and _WORD.search(text):
         text = text.lower()
-    if re.fullmatch(r"\([A-Za-z]\)", text):
+    if len(text) == 3 and _LETTER.fullmatch(text):
         text = text.strip("()")
-    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}", r"\1", text)
+    if "\\" in text:
+        text = _TEXT.sub(r"\1", text)
     return _SPACE.sub(lambda match: " " if match[1] else "", text)

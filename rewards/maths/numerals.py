@@ -125,9 +125,9 @@ def _continued(text: str) -> Number:
 
 def read_number(text: str) -> Number:
     whole, _, decimals = text.replace(",", "").partition(".")
-    return Number(
-        Fraction(f"{whole or '0'}.{decimals}" if decimals else whole or "0"), len(decimals) if decimals else None
-    )
+    if not decimals:
+        return Number(Fraction(int(whole or "0")))
+    return Number(Fraction(int(whole + decimals), 10 ** len(decimals)), len(decimals))
 
 
 def _proper(fraction: Node) -> Fraction | None:
