@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.process import host_name
+from rlvr.boost.timeline import Span, record
 from rlvr.errors import UserError
 
 SETTLE_S = 3.0
@@ -131,6 +132,7 @@ class StatusReporter:
 
     def __init__(self) -> None:
         self.work = Work("start", time.time())
+        self._entered_s = self.work.since_s  # a phase that is entered again while it lasts is one on the timeline
 
     @property
     def phase(self) -> str:
@@ -138,7 +140,11 @@ class StatusReporter:
 
     def enter(self, phase: str) -> None:
         """Tell the others that this process begins a phase."""
-        self.work = Work(phase, time.time())
+        now_s = time.time()
+        if phase != self.phase:
+            record(Span("trainer", self.phase, self._entered_s, now_s))
+            self._entered_s = now_s
+        self.work = Work(phase, now_s)
         self._write("")
 
     def progress(self, done: int, total: int) -> None:

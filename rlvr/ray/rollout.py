@@ -23,6 +23,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from rlvr.boost.timeline import Span, record
 from rlvr.config import Config
 from rlvr.data.prompts import Prompt
 from rlvr.ray import cluster as clusters
@@ -62,12 +63,14 @@ class _Job:
 
 @dataclass(eq=False)
 class _Worker:
+    name: str
     handle: Any
     identity: Any
     deadline: float
     ready: bool = False
     version: int | None = None
     job: _Job | None = None
+    asked_s: float = 0.0
 
 
 class RolloutWorkers:
@@ -87,7 +90,7 @@ class RolloutWorkers:
     def __init__(self, size: Size) -> None:
         self.size = size
         self._kind = import_ray().remote(num_cpus=1, num_gpus=size.gpu)(RayPPORollout)
-        self._workers = [self._start() for _ in range(size.world_size)]
+        self._workers = [self._start(f"rollout worker {place + 1}") for place in range(size.world_size)]
         self._waiting: list[_Job] = []  # a heap
         self._asked = 0
         self._failed_starts = 0
@@ -98,9 +101,9 @@ class RolloutWorkers:
         """Of the weights that are asked for from now on."""
         self._weights: Sequence[Any] = ()
 
-    def _start(self) -> _Worker:
+    def _start(self, name: str) -> _Worker:
         handle = self._kind.remote(1, 0, 0, None, None)
-        return _Worker(handle, handle.identity.remote(), time.monotonic() + START_S)
+        return _Worker(name, handle, handle.identity.remote(), time.monotonic() + START_S)
 
     # Called by the driver.
 
@@ -209,7 +212,7 @@ class RolloutWorkers:
             if worker.ready and worker.job is None and self._waiting:
                 job = heappop(self._waiting)
                 job.attempts += 1
-                worker.job = job
+                worker.job, worker.asked_s = job, time.time()
                 worker.deadline = time.monotonic() + self.limit_s * 2 ** (job.attempts - 1)
                 if worker.version != job.version:
                     worker.handle.take_weights.remote(job.version, job.weights)
@@ -236,6 +239,7 @@ class RolloutWorkers:
             self._replace(worker, f"answered with other weights than those of version {job.version}")
         else:
             worker.job, worker.deadline = None, float("inf")
+            record(Span(worker.name, f"generation, weights {job.version}", worker.asked_s, time.time()))
             job.answer.set_result((ref, future.result()))
 
     def _replace_late(self) -> None:
@@ -259,7 +263,7 @@ class RolloutWorkers:
         self.note(f"a rollout worker {why}; another takes its place{again}")
         if job is not None:
             heappush(self._waiting, job)
-        new = self._start()
+        new = self._start(worker.name)
         self._workers.append(new)
         self._when_done(self._build(new), partial(self._started, new))
 

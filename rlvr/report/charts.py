@@ -111,12 +111,13 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A panel with data. `traces` and `layout` are plotly's; `table` is the same as text: label, first, last, best."""
+    """A panel with data. `traces` and `layout` are plotly's; `table` is the same as text under `heads`: label, first, last, best."""
 
     panel: Panel
     traces: list[dict[str, Any]]
     layout: dict[str, Any]
     table: list[tuple[str, str, str, str]]
+    heads: tuple[str, str, str] = ("curve", "first", "last")
 
 
 def charts_of(runs: Sequence[Run], panels: Sequence[Panel]) -> Iterator[Chart]:

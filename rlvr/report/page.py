@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from rlvr.errors import UserError
 from rlvr.report.charts import COLOURS, TOPICS, charts_of, matching
 from rlvr.report.runs import MAIN_FIGURES, Run
+from rlvr.report.timeline import timelines
 
 SAMPLES_OF_A_STEP = 4
 SAMPLED_STEPS = 6
@@ -106,6 +107,7 @@ def render(runs: Sequence[Run], refresh_s: int | None = None) -> str:
         UserError: plotly is not installed.
     """
     topics = {name: list(charts_of(runs, panels)) for name, panels in TOPICS.items()}
+    topics["Time"] += timelines(runs)
     topics = {name: charts for name, charts in topics.items() if charts}
     numbered = [chart for charts in topics.values() for chart in charts]
     return fill_template(

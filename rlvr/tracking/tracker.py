@@ -14,11 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rlvr.boost import timeline
 from rlvr.errors import UserError
 from rlvr.tracking.samples import TrackedSample
 
 SAMPLE_ROWS = 1000
 """Most responses that a session shows in trackers; samples.jsonl has all."""
+
+MAX_TRACE_BYTES = 2**26
+"""A timeline of this size is not written on: that of some ten thousand episodes."""
 
 
 class Sink(ABC):
@@ -155,11 +159,48 @@ def append_json(path: Path, row: Mapping[str, Any]) -> None:
     Raises:
         UserError: the file can't be written (a full disk, say).
     """
+    append_text(path, json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add to a file's end; errors as of `append_json`."""
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(text)
     except OSError as error:
         raise UserError(f"can't write {path}: {error.strerror}; free space and go on with --resume") from None
+
+
+class TraceSink(Sink):
+    """The run's timeline in the format of Chrome's traces, which chrome://tracing and ui.perfetto.dev open: who did what, when.
+
+    An array of events that is never closed, as the format allows, so that a killed run leaves a whole one.
+
+    Args:
+        resumed: go on in the file of the session before.
+    """
+
+    def __init__(self, path: Path, resumed: bool) -> None:
+        self.path = path
+        self._roles: list[str] = []
+        if not resumed:
+            path.unlink(missing_ok=True)
+        elif path.exists():  # without a line that a kill cut short
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        events: list[dict[str, Any]] = []
+        for span in timeline.take():
+            if span.role not in self._roles:
+                self._roles.append(span.role)
+                name = {"name": "thread_name", "ph": "M", "args": {"name": span.role}}
+                events.append({**name, "pid": 0, "tid": len(self._roles)})
+            times = {"ts": round(span.begin_s * 1e6), "dur": round((span.end_s - span.begin_s) * 1e6)}
+            events.append({"name": span.name, "ph": "X", "pid": 0, "tid": self._roles.index(span.role) + 1, **times})
+        written = self.path.stat().st_size if self.path.exists() else 0
+        if events and written < MAX_TRACE_BYTES:
+            begin = "" if written else "[\n"
+            append_text(self.path, begin + "".join(f"{json.dumps(event)},\n" for event in events))
 
 
 class MemorySink(Sink):

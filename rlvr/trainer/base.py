@@ -21,7 +21,7 @@ from rlvr.checkpoint.checkpointer import Checkpointer, Loaded
 from rlvr.errors import UserError
 from rlvr.tracking.meter import Meter
 from rlvr.tracking.sinks import RunInfo, TrackerSettings, sink_factories
-from rlvr.tracking.tracker import JsonlSink, Tracker
+from rlvr.tracking.tracker import JsonlSink, TraceSink, Tracker
 from rlvr.trainer.callbacks import Callback
 
 
@@ -104,10 +104,10 @@ class BaseTrainer(ABC):
         self._call("on_warning", message)
 
     def write_metrics(self, folder: Path, resumed: bool) -> None:
-        """Write metrics.jsonl into the folder, on rank 0. A resumed run drops the rows after its checkpoint: it makes them again."""
+        """Write metrics.jsonl and trace.json into the folder, on rank 0. A resumed run drops the rows after its checkpoint: it makes them again."""
         if self.is_main:
             rows = JsonlSink(folder / "metrics.jsonl", keep_below=self.rows_done + 1 if resumed else 0)
-            self.tracker.sinks.insert(0, rows)
+            self.tracker.sinks[:0] = [rows, TraceSink(folder / "trace.json", resumed)]
             done = self.rows_done if resumed else None
             self._run_info = RunInfo(folder=folder, resumed_at=done, has_through=rows.found_through)
 

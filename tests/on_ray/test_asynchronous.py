@@ -26,6 +26,7 @@ from rlvr.ray.experience import ExperienceMaker
 from rlvr.ray.groups import Size
 from rlvr.ray.roles import RayPPORollout
 from rlvr.ray.splitting import Piece, Request
+from rlvr.report.timeline import last_rounds, read_spans, shares
 from rlvr.run import assembly
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
@@ -89,6 +90,17 @@ def test_without_staleness_it_is_the_local_run(cast, micro_model, tmp_path) -> N
     assert_same_metrics(remote, local)
     assert "eval/accuracy" in rows(local)[0] and "sampler/kl" in rows(local)[1]
     assert (remote / "samples.jsonl").read_text() == (local / "samples.jsonl").read_text()
+
+
+def test_the_timeline_has_all_who_work(reference) -> None:
+    spans = read_spans(reference / "trace.json")
+    workers = {f"rollout worker {number}": {"generation"} for number in (1, 2)}
+    done: dict[str, set[str]] = {}
+    for span in spans:
+        done.setdefault(span.role, set()).add(span.name.split(",")[0])
+    assert {"rollout", "reward", "score", "update"} <= done.pop("trainer") and done == workers
+    assert any(span.name == "generation, weights 1" for span in spans)
+    assert shares(last_rounds(spans))["trainer", "rollout"] > 0
 
 
 KINDS: dict[str, dict[str, Any]] = {
