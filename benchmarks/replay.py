@@ -1,4 +1,4 @@
-"""Is every step of a run computed again bit for bit? Each preset, LoRA, two processes and Ray, ten episodes of the embedded default.
+"""Is every step of a run computed again bit for bit? Each preset, LoRA, two processes, Ray and generation ahead, ten episodes of the embedded default.
 
     uv run python -m benchmarks.replay
     uv run python -m benchmarks.replay --only grpo lora --episodes 4
@@ -33,6 +33,7 @@ def variants(out: Path) -> dict[str, tuple[list[str], list[str]]]:
         "zero2, bf16, 2 processes": (TORCHRUN, ["--plugin", "zero2", "--mixed_precision", "bf16"]),
         "fsdp, bf16, 2 processes": (TORCHRUN, ["--plugin", "fsdp", "--mixed_precision", "bf16"]),
         "ray": ([], ["--ray"]),
+        "ray, 1 episode ahead": ([], ["--ray", "--num_rollout_workers", "2", "--max_staleness", "1"]),
     }
 
 

@@ -1,6 +1,6 @@
 """Every setting of a run: one tree of dataclasses, which flags, YAML and Python all build."""
 
-from rlvr.config.conditions import GENERATED, have_test_splits, is_generated, trains_on_generated
+from rlvr.config.conditions import GENERATED, have_test_splits, is_generated, is_procedural, trains_on_generated
 from rlvr.config.flags import parse, parse_reward_training, parse_sft
 from rlvr.config.layers import base_config, reward_training_config, sft_config
 from rlvr.config.ppo import (
@@ -53,6 +53,7 @@ __all__ = [
     "from_dict",
     "have_test_splits",
     "is_generated",
+    "is_procedural",
     "load_yaml",
     "merge",
     "overlay",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 GENERATED = ("builtin", "arithmetic", "word_problems")
 """Names of the data sets that are generated here (`rlvr/data/generated.py`)."""
+PROCEDURAL = "reasoning_gym"
+"""Before the name of a task of that package (`rlvr/data/procedural.py`): `reasoning_gym:chain_sum`."""
 ADAPTER_CONFIG = "adapter_config.json"
 WITHOUT_LOGPROBS = ("generate", "replay")
 """Engines that give no logprobs of what they sampled."""
@@ -63,13 +65,23 @@ def is_adapter(folder: str | Path | None) -> bool:
 
 
 def is_generated(source: str) -> bool:
-    """True if the data set is one of those that are generated here: `word_problems`, `word_problems@2:test`."""
-    return source.partition(":")[0].partition("@")[0] in GENERATED
+    """True if the problems are made from a seed: `word_problems`, `word_problems@2:test`, `reasoning_gym:chain_sum`."""
+    return is_procedural(source) or source.partition(":")[0].partition("@")[0] in GENERATED
+
+
+def is_procedural(source: str) -> bool:
+    """True if the problems are those of a task of reasoning-gym."""
+    return source.partition(":")[0] == PROCEDURAL
+
+
+def names_split(source: str) -> bool:
+    """True if a generated source says which split of it is meant."""
+    return source.partition("?")[0].count(":") > is_procedural(source)
 
 
 def have_test_splits(sources: Sequence[str]) -> bool:
     """True if all are generated and none says which split of it is meant: what is held out is their test splits then."""
-    return all(is_generated(source) and ":" not in source for source in sources)
+    return all(is_generated(source) and not names_split(source) for source in sources)
 
 
 def trains_on_generated(data: Any) -> bool:

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Literal, TypeVar
 
 from rlvr.data.problems import Problem
+from rlvr.errors import UserError
 
 Split = Literal["train", "test"]
 
@@ -93,6 +94,14 @@ def draw_problems(name: str, split: Split, count: int, seed: int, one: Callable[
 
 
 def worked_example(problem: Problem, *, shortcut: bool = False) -> str:
-    """A right response to a problem of `draw_problems`: with its working, or with the answer blurted out."""
+    """A right response to a problem of `draw_problems`: with its working, or with the answer blurted out.
+
+    Raises:
+        UserError: the problem is of a source without workings.
+    """
+    if "solution" not in problem.columns:
+        raise UserError(
+            f"{problem.source}: its problems have no worked solutions to learn from; train on them with rewards (rlvr train), or give examples"
+        )
     working = "" if shortcut else problem.columns["solution"]
     return f"<think>{working}</think><answer>{problem.answer}</answer>"

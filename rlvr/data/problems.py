@@ -48,6 +48,16 @@ class Problem:
     columns: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
+    @property
+    def has_verifier(self) -> bool:
+        """True if its task decides what is right, and not its answer (`rlvr/data/procedural.py`)."""
+        return "procedural" in self.columns
+
+    @property
+    def checkable(self) -> bool:
+        """True if a rule can tell what is right."""
+        return self.answer is not None or self.has_verifier
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -215,7 +225,7 @@ def with_good_golds(
     Raises:
         UserError: no answer can be parsed, or none is there and a function needs one.
     """
-    bad = [p for p in problems if p.answer is not None and not check_gold(p.answer)]
+    bad = [p for p in problems if p.answer is not None and not p.has_verifier and not check_gold(p.answer)]
     if bad:
         shown = ", ".join(f"{p.source}: {p.answer!r}" for p in bad[:SHOWN])
         more = ", ..." if len(bad) > SHOWN else ""

@@ -3,6 +3,7 @@
 A source is
 
 - `builtin`, `arithmetic@1`, `word_problems:test` and so on: problems made from a seed (`rlvr/data/generated.py`);
+- `reasoning_gym:chain_sum`: a task of reasoning-gym (`rlvr/data/procedural.py`);
 - a file, a folder of files, or a name on the Hugging Face hub (`rlvr/data/rows.py`).
 
 `rlvr/data/problems.py` says how question and answer are found in a row.
@@ -19,9 +20,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from rlvr.config import is_generated
+from rlvr.config import is_generated, is_procedural
 from rlvr.data.generated import chosen_set, read_generated
 from rlvr.data.problems import ANSWER_COLUMNS, NO_ANSWERS, Problem, choose_columns, make_problem
+from rlvr.data.procedural import parse_source, read_procedural
 from rlvr.data.rows import Row, locate, missing_file, read_file, read_tables
 from rlvr.errors import UserError
 
@@ -70,7 +72,8 @@ def read_problems(
     problems: list[Problem] = []
     for source in sources:
         if is_generated(source):
-            problems += read_generated(source, split, limit, seed)
+            read = read_procedural if is_procedural(source) else read_generated
+            problems += read(source, split, limit, seed)
             continue
         for where, rows, known in read_tables(source, split):
             columns = choose_columns(
@@ -106,7 +109,9 @@ def check_source(source: str) -> None:
     Raises:
         UserError: says what there is.
     """
-    if is_generated(source):
+    if is_procedural(source):
+        parse_source(source)
+    elif is_generated(source):
         chosen_set(source)
     else:
         locate(source)

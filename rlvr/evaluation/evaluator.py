@@ -12,7 +12,8 @@ from functools import partial
 import torch.distributed as dist
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rewards import Outcome, Sample, grade
+from rewards import Outcome, Sample, grade, resolve
+from rewards.pool import RewardPool
 from rlvr.boost.process import gather_json
 from rlvr.evaluation.prompts import EvalPrompt
 from rlvr.evaluation.records import Line
@@ -52,6 +53,7 @@ class GradedResponse:
 
 
 Describe = Callable[[Sequence[GradedResponse]], Iterable[Line]]
+Verify = Callable[[Sequence[Sample]], Sequence[Outcome]]
 
 
 def figures(answers: Sequence[GradedResponse]) -> list[Line]:
@@ -114,22 +116,44 @@ class Evaluator:
         Yields:
             How many problems are answered after the round, and the lines of the round in order; the same in all processes.
         """
+        with self._verifier() as verify:
+            yield from self._rounds(model, done, describe, verify)
+
+    def _rounds(
+        self, model: PreTrainedModel, done: int, describe: Describe, verify: Verify
+    ) -> Iterator[tuple[int, list[Line]]]:
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         count, answered, tokens = len(self.asked), 0, 0
         own = sum(1 for i in range(done, count) if (i - done) // self.part % world_size == rank) * self.samples
         while done < count:
             start, end = (min(count, done + self.part * place) for place in (rank, rank + 1))
             with self._reporting(answered, own, tokens):
-                answers = self._answers(model, start, end)
+                answers = self._answers(model, start, end, verify)
             answered, tokens = answered + len(answers), tokens + sum(one.tokens for one in answers)
             done = min(count, done + self.part * world_size)
             yield done, [line for lines in gather_json(list(describe(answers))) for line in lines]
 
-    def _answers(self, model: PreTrainedModel, start: int, end: int) -> list[GradedResponse]:
+    def _answers(self, model: PreTrainedModel, start: int, end: int, verify: Verify) -> list[GradedResponse]:
         places = [(asked, number) for asked in self.asked[start:end] for number in range(self.samples)]
         prompts = [asked.prompt for asked, _ in places]
         rollouts = self.engine.generate(model, prompts, self.sampling, ("eval", self.seed, start)) if prompts else []
-        return [self._grade(*place, rollout) for place, rollout in zip(places, rollouts, strict=True)]
+        samples = [self._sample(asked, rollout) for (asked, _), rollout in zip(places, rollouts, strict=True)]
+        verified = iter(
+            verify([s for (asked, _), s in zip(places, samples, strict=True) if asked.prompt.problem.has_verifier])
+        )
+        return [
+            self._grade(*place, sample, next(verified) if place[0].prompt.problem.has_verifier else None)
+            for place, sample in zip(places, samples, strict=True)
+        ]
+
+    @contextmanager
+    def _verifier(self) -> Iterator[Verify]:
+        """Gives the verdicts of the tasks' own verifiers. They are code of others, and run with a deadline in a process of their own."""
+        if not any(asked.prompt.problem.has_verifier for asked in self.asked):
+            yield lambda samples: []
+            return
+        with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, max_failed_share=1.0) as pool:
+            yield lambda samples: [score.outcome or Outcome("error") for score in pool.score(samples)[0]]
 
     @contextmanager
     def _reporting(self, answered: int, total: int, tokens: int) -> Iterator[None]:
@@ -142,19 +166,22 @@ class Evaluator:
         finally:
             self.engine.on_progress = told
 
-    def _grade(self, asked: EvalPrompt, number: int, rollout: Rollout) -> GradedResponse:
-        problem, tags = asked.prompt.problem, self.conversation.tags
-        sample = make_sample(
+    def _sample(self, asked: EvalPrompt, rollout: Rollout) -> Sample:
+        problem = asked.prompt.problem
+        return make_sample(
             self.tokenizer,
             asked.prompt.ids,
             rollout.response_ids.tolist(),
             gold=problem.answer,
-            tags=tags,
+            tags=self.conversation.tags,
             question=problem.question,
             finished=rollout.finished,
             columns=problem.columns,
         )
+
+    def _grade(self, asked: EvalPrompt, number: int, sample: Sample, verified: Outcome | None) -> GradedResponse:
+        problem, tags = asked.prompt.problem, self.conversation.tags
         judge = partial(grade, sample.response, problem.answer or "", question=problem.question)
-        outcome, in_format = judge(tags=tags), tags.is_well_formed(sample.response)
-        correct_anyway = outcome.correct or (not in_format and judge().correct)
-        return GradedResponse(asked, number, sample, outcome, in_format, len(rollout.response_ids), correct_anyway)
+        outcome, in_format = verified or judge(tags=tags), tags.is_well_formed(sample.response)
+        correct_anyway = outcome.correct or (verified is None and not in_format and judge().correct)
+        return GradedResponse(asked, number, sample, outcome, in_format, len(sample.response_ids), correct_anyway)

@@ -70,7 +70,7 @@ def read_eval_prompts(
         limit=settings.limit,
         seed=settings.seed,
     )
-    good = [p for p in with_good_golds(problems, notes, functions) if p.answer is not None]
+    good = [p for p in with_good_golds(problems, notes, functions) if p.checkable]
     if not good:
         raise UserError(
             f"{settings.flag} {source}: no problem has a right answer to compare with; name the column that holds it: "

@@ -106,7 +106,7 @@ def _hold_out(config: Config, prompts: Sequence[Prompt]) -> tuple[list[Prompt], 
     if not share:
         return list(prompts), []
     rest, apart = hold_out(prompts, share, seed, lambda prompt: prompt.problem.question)
-    graded = [prompt for prompt in apart if prompt.problem.answer is not None]
+    graded = [prompt for prompt in apart if prompt.problem.checkable]
     if not graded:
         raise UserError(
             f"--eval_share {share}: none of the {len(apart)} problems that were held out has a right answer to compare with; name the "

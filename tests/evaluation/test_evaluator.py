@@ -207,11 +207,11 @@ def test_a_run_asked_to_stop_in_an_evaluation_goes_on_in_it(micro_model, tmp_pat
     train(config("whole"))
     answer, parts = Evaluator._answers, []
 
-    def answers(self, model, start, end):
+    def answers(self, model, start, *others):
         parts.append(start)
         if len(parts) == 4:  # three before the first episode
             os.kill(os.getpid(), signal.SIGTERM)
-        return answer(self, model, start, end)
+        return answer(self, model, start, *others)
 
     monkeypatch.setattr(Evaluator, "_answers", answers)
     with pytest.raises(Interrupted):
