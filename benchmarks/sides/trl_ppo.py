@@ -64,9 +64,11 @@ def make_trainer(side: Side, work: Work) -> Any:
     reward.score = torch.nn.Linear(16, 1, bias=False)
     rows = [ids for iteration in range(40) for ids in prompts(work, iteration)]
     mini = PROMPTS // MINI_BATCHES
+    # With all 64 it holds 20 GB of a real model's logits.
+    at_once = PROMPTS // 2 if work.folder else PROMPTS
     args = PPOConfig(
         output_dir="/tmp/trl_ppo_benchmark", per_device_train_batch_size=mini, gradient_accumulation_steps=MINI_BATCHES,
-        num_mini_batches=MINI_BATCHES, num_ppo_epochs=1, total_episodes=PROMPTS * 10_000, local_rollout_forward_batch_size=PROMPTS,
+        num_mini_batches=MINI_BATCHES, num_ppo_epochs=1, total_episodes=PROMPTS * 10_000, local_rollout_forward_batch_size=at_once,
         response_length=work.response_tokens, temperature=1.0, kl_coef=0.05, num_sample_generations=0, learning_rate=1e-6,
         stop_token="eos" if work.lengths == "realistic" else None, report_to=[], save_strategy="no", logging_strategy="no",
         use_cpu=not torch.cuda.is_available(), bf16=work.precision == "bf16", gradient_checkpointing=False, sft_model_path="", reward_model_path="",
