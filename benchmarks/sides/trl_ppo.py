@@ -64,8 +64,8 @@ def make_trainer(side: Side, work: Work) -> Any:
     reward.score = torch.nn.Linear(16, 1, bias=False)
     rows = [ids for iteration in range(40) for ids in prompts(work, iteration)]
     mini = PROMPTS // MINI_BATCHES
-    # With all 64 it holds 20 GB of a real model's logits.
-    at_once = PROMPTS // 2 if work.folder else PROMPTS
+    # With all 64 it holds 20 GB of a real model's logits, with half of them 17.
+    at_once = PROMPTS // 4 if work.folder else PROMPTS
     args = PPOConfig(
         output_dir="/tmp/trl_ppo_benchmark", per_device_train_batch_size=mini, gradient_accumulation_steps=MINI_BATCHES,
         num_mini_batches=MINI_BATCHES, num_ppo_epochs=1, total_episodes=PROMPTS * 10_000, local_rollout_forward_batch_size=at_once,
