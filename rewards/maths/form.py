@@ -164,14 +164,18 @@ def _is_mixed(node: Op) -> bool:
 
 
 def _of_product(node: Op) -> Iterator[Undone]:
-    """More than one plain factor (42 * 1, too), or a quotient of plain numbers."""
+    """More than one plain factor (42 * 1, too, but not 1 x * 1), or a quotient of plain numbers."""
     above, below = _factors(node)
-    if any(sum(map(_is_plain, side)) > 1 or sum(isinstance(f, Number) for f in side) > 1 for side in (above, below)):
+    if any(sum(map(_is_plain, side)) > 1 or _are_numbers(side) for side in (above, below)):
         yield Undone.PRODUCT
     elif any(map(_is_plain, above)) and any(map(_is_plain, below)):
         fraction = any(isinstance(f, Number) and f.value.denominator != 1 for f in (*above, *below))
         if fraction or all(map(_is_plain, (*above, *below))):
             yield Undone.QUOTIENT
+
+
+def _are_numbers(factors: list[Node]) -> bool:
+    return len(factors) > 1 and all(isinstance(factor, Number) for factor in factors)
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
