@@ -50,6 +50,12 @@ class RewardFunction:
     options: Mapping[str, Any] = field(default_factory=dict)
     batched: bool = False
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if no response can make it hang: it is one of rlvr's own, and runs no code of others."""
+        module = self.function.__module__
+        return module.startswith("rewards.functions.") and module != "rewards.functions.procedural"
+
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(self.function).parameters)

@@ -344,7 +344,7 @@ def runs_workers(c: Any) -> bool:
     from rewards import names, resolve
 
     own = [n for n in function_names(c) if n in names()]
-    own = [n for n in own if resolve(n).function.__module__.startswith("rewards.functions.")]
+    own = [n for n in own if resolve(n).is_bounded]
     return len(own) < len(function_names(c))
 
 

@@ -90,7 +90,7 @@ def _make_scorer(
 
 def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPool | None:
     """Worker processes for the functions; none for rlvr's own, which can't hang, unless they are asked for."""
-    if r.reward_workers is None and all(f.function.__module__.startswith("rewards.functions.") for f in functions):
+    if r.reward_workers is None and all(f.is_bounded for f in functions):
         return None
     return RewardPool(
         functions,

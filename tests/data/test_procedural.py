@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rewards import resolve
 from rewards.errors import UserError as RewardError
 from rewards.functions import reasoning_gym_reward_fn
 from rewards.procedural import Task, task_names
@@ -158,3 +159,7 @@ def test_a_task_that_does_not_pay_its_own_answers_is_refused(monkeypatch) -> Non
     monkeypatch.setattr(type(made._data), "score_answer", lambda self, answer, entry: 0.5)
     with pytest.raises(UserError, match="does not pay its own answer in .* choose another task"):
         read_problems(["reasoning_gym:lcm"], limit=5)
+
+
+def test_verifiers_run_in_workers() -> None:
+    assert not resolve("reasoning_gym_reward_fn").is_bounded and resolve("gsm8k_reward_fn").is_bounded
