@@ -83,6 +83,13 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def has_no_ones(term: Term) -> bool:
+    """Nobody writes x/1 * 1, and what is left undone in it is a matter of taste."""
+    ones = [part for part in term.terms if part == num(1)]
+    below = term.op == "/" and term.parts[1] == num(1)
+    return not (term.op == "*" and ones) and not below and all(map(has_no_ones, term.terms))
+
+
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
@@ -310,7 +317,9 @@ def expressions(letters: Sequence[str] = ("x", "y")) -> st.SearchStrategy[Term]:
         )
 
     grown = st.recursive(leaves, larger, max_leaves=6)
-    return grown.filter(lambda term: letters_of(term) != set() and len(term.terms) > 1 and defined(term))
+    return grown.filter(
+        lambda term: letters_of(term) != set() and len(term.terms) > 1 and has_no_ones(term) and defined(term)
+    )
 
 
 def letters_of(term: Term) -> set[str]:
