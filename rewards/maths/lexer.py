@@ -246,6 +246,8 @@ def separated(found: list[Token]) -> list[Token]:
 _JOINERS = {"and": "and", "or": "or", "&": "and"}
 _PERCENT = frozenset({"percent", "pct", "percentage"})
 _CURRENCY_CODES = frozenset({"USD", "EUR", "GBP", "RMB", "Rs"})
+_UNKNOWNS = re.compile("[xyz]{2,12}")
+"""A product: there is no such word."""
 _GLUED = {name + "x": name for name in ("sin", "cos", "tan", "ln", "log")}
 
 
@@ -295,7 +297,7 @@ def _letters(token: Token, before: Token | None, following: list[Token]) -> list
         return [token._replace(kind="word")]
     if len(text) == 1:
         return [token._replace(kind="symbol")]
-    if (
+    if not _UNKNOWNS.fullmatch(text) and (
         len(text) >= 4
         or (len(text) == 3 and (not _beside_mathematics(before, after) or _begins_words(token, following)))
         or lower in SHORT_WORDS
