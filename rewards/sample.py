@@ -12,12 +12,12 @@ class Sample:
     """One response with its problem.
 
     Attributes:
-        response: the text that the model wrote, without special tokens.
+        response: the text that the model wrote, without special tokens; of several turns, the last.
         gold: the right answer, if the data has one.
         prompt: the text that the model saw.
         question: the problem.
         tags: the template's tags.
-        response_ids: the tokens of the response.
+        response_ids: the tokens of the response; of several turns, all of them, with an environment's between.
         finished: whether the response ended by itself rather than at the length limit.
         columns: further columns of the data.
         prompt_ids: the tokens of the prompt, for reward models that read tokens.

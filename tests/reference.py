@@ -121,15 +121,27 @@ def token_rewards(score: float, kl: Row, mask: Flags, kl_coef: float) -> list[fl
     return rewards
 
 
-def gae(rewards: Row, values: Row, mask: Flags, gamma: float, lam: float, bootstrap: float = 0.0) -> list[float]:
-    """A_t = sum over l of (gamma lam)^l delta_{t+l} over the tokens that count; 0 at the others. O(T^2)."""
+def gae(
+    rewards: Row,
+    values: Row,
+    mask: Flags,
+    gamma: float,
+    lam: float,
+    bootstrap: float = 0.0,
+    turn_ends: Flags | None = None,
+) -> list[float]:
+    """A_t = sum over l of (gamma lam)^l delta_{t+l} over the tokens that count; 0 at the others. O(T^2).
+
+    With `turn_ends` a factor is taken only where a turn has ended on the way.
+    """
     counted = [t for t in range(len(mask)) if mask[t]]
     r = [rewards[t] for t in counted]
     v = [values[t] for t in counted] + [bootstrap]
-    delta = [r[i] + gamma * v[i + 1] - v[i] for i in range(len(r))]
+    step = [1 if turn_ends is None or turn_ends[t] else 0 for t in counted]
+    delta = [r[i] + gamma ** step[i] * v[i + 1] - v[i] for i in range(len(r))]
     advantages = [0.0] * len(mask)
     for i, t in enumerate(counted):
-        advantages[t] = sum((gamma * lam) ** (j - i) * delta[j] for j in range(i, len(r)))
+        advantages[t] = sum((gamma * lam) ** sum(step[i:j]) * delta[j] for j in range(i, len(r)))
     return advantages
 
 

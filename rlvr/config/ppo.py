@@ -201,7 +201,9 @@ class AlgoConfig:
     """Advantage estimator: gae (with a critic), grpo, dr_grpo, rloo, opo, optimal_token_baseline, reinforce_pp_baseline (several
     responses to each prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, alias("rl_gamma"), between(0, 1), read_when(run.has_token_advantages, off=1.0)] = 1.0
-    """Discount per token."""
+    """Discount per token, or per turn (`discount_by`)."""
+    discount_by: Annotated[Literal["token", "turn"], read_when(run.has_token_advantages, off="token")] = "token"
+    """The steps that `gamma` and `lam` are taken at: every token that the policy chose, or the end of each of its turns."""
     lam: Annotated[float, alias("rl_gae_lambda"), between(0, 1), read_when(run.has_critic, run.has_fixed_lambda)] = 0.95
     """Lambda of generalised advantage estimation."""
     critic_lam: Annotated[
@@ -215,7 +217,7 @@ class AlgoConfig:
         above(0, ", or left out for a fixed --lam"),
         read_when(run.has_critic, off=None, strict=True),
     ] = None
-    """Length-adaptive lambda (VAPO): 1 - 1 / (lam_alpha x length of the response), in place of `lam`."""
+    """Length-adaptive lambda (VAPO): 1 - 1 / (lam_alpha x steps of the response), in place of `lam`."""
     kl_coef: Annotated[float, alias("rl_kl_coef"), at_least(0)] = 0.1
     """Weight of the divergence from the initial model; 0 leaves the reference model out altogether."""
     kl_estimator: Annotated[Literal["k1", "k2", "k3", "k3_weighted"] | None, read_when(run.measures_divergence)] = None

@@ -18,8 +18,8 @@ from rlvr.core.masked import at_least_float32
 
 @dataclass(frozen=True)
 class AdvantageInputs:
-    """The batch, as estimators see it. Masked positions may hold anything. The last seven are None where no estimator
-    needs them."""
+    """The batch, as estimators see it. Masked positions may hold anything. The last ones are None where no
+    estimator needs them."""
 
     rewards: Tensor
     """[B, R] reward of each token."""
@@ -28,7 +28,7 @@ class AdvantageInputs:
     mask: Tensor
     """[B, R] true on tokens that the policy chose; false on padding and on foreign tokens inside a response."""
     gamma: float
-    """Discount per token."""
+    """Discount per step: per token, or per turn (`turn_ends`)."""
     lam: float
     """Lambda of GAE."""
     critic_lam: float | None = None
@@ -45,6 +45,9 @@ class AdvantageInputs:
     """[B] score of the greedy response to the same prompt."""
     score_norms: Tensor | None = None
     """[B, R] squared norm of the score function at each token (`score_norms`)."""
+    turn_ends: Tensor | None = None
+    """[B, R] true on the last token of each turn, where `turns` are the steps that are discounted: gamma and lambda are taken there
+    and nowhere else. None = every token is a step."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,9 @@ def gae(inputs: AdvantageInputs) -> AdvantageOutputs:
 
     A_t = sum over l of (gamma lam)^l delta_{t+l}, with delta_t = r_t + gamma V_{t+1} - V_t.
 
+    Where turns are the steps (`turn_ends`), gamma and lambda are 1 within a turn: a discount that depends on the state (Sutton et
+    al. 2011, "Horde", section 3.1).
+
     Masked tokens inside a response are no steps: the token before one sees the value and advantage of the token after
     it, and no discount is taken. Beyond the last token stands `bootstrap`.
 
@@ -148,32 +154,48 @@ def gae(inputs: AdvantageInputs) -> AdvantageOutputs:
     mask = inputs.mask.bool()
     rewards = torch.where(mask, at_least_float32(inputs.rewards), 0.0)
     values = torch.where(mask, at_least_float32(inputs.values), 0.0).to(rewards.dtype)
-    lam = inputs.lam if inputs.lam_alpha is None else adaptive_lambda(mask, inputs.lam_alpha, rewards.dtype)
+    steps = mask if inputs.turn_ends is None else mask & inputs.turn_ends
+    lam = inputs.lam if inputs.lam_alpha is None else adaptive_lambda(steps, inputs.lam_alpha, rewards.dtype)
     bootstrap = None if inputs.bootstrap is None else inputs.bootstrap.to(rewards.dtype)
-    advantages = _backwards(rewards, values, mask, inputs.gamma, lam, bootstrap)
+    advantages = _backwards(rewards, values, mask, inputs.gamma, lam, bootstrap, inputs.turn_ends)
     if inputs.critic_lam is None:
         return AdvantageOutputs(advantages, returns=advantages + values)
-    of_critic = _backwards(rewards, values, mask, inputs.gamma, inputs.critic_lam, bootstrap)
+    of_critic = _backwards(rewards, values, mask, inputs.gamma, inputs.critic_lam, bootstrap, inputs.turn_ends)
     return AdvantageOutputs(advantages, returns=of_critic + values)
 
 
 def adaptive_lambda(mask: Tensor, alpha: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """[B] 1 - 1 / (alpha l) for responses of l tokens that count, 0 where that is negative (VAPO)."""
+    """[B] 1 - 1 / (alpha l) for responses of l steps ([B, R] `mask` is true there), 0 where that is negative (VAPO)."""
     lengths = mask.sum(dim=1).clamp(min=1).to(dtype)
     return (1.0 - 1.0 / (alpha * lengths)).clamp(min=0.0)
 
 
 def _backwards(
-    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float | Tensor, bootstrap: Tensor | None
+    rewards: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    gamma: float,
+    lam: float | Tensor,
+    bootstrap: Tensor | None,
+    turn_ends: Tensor | None = None,
 ) -> Tensor:
-    """[B, R] advantages by the recursion A_t = delta_t + gamma lam A_{t+1}; `lam` is one number or [B]."""
+    """[B, R] advantages by the recursion A_t = delta_t + gamma lam A_{t+1}; `lam` is one number or [B].
+
+    With `turn_ends` ([B, R]) gamma and lam are 1 but there.
+    """
+    one = rewards.new_ones(())
+
+    def at(t: int, factor: float | Tensor) -> float | Tensor:
+        return factor if turn_ends is None else torch.where(turn_ends[:, t], one * factor, one)
+
     advantages = torch.zeros_like(rewards)
     next_advantage = rewards.new_zeros(rewards.size(0))
     next_value = next_advantage if bootstrap is None else bootstrap
     for t in reversed(range(rewards.size(1))):
         here = mask[:, t]  # [B]; where it is false the token is no step, and the state after it takes its place
-        delta = rewards[:, t] + gamma * next_value - values[:, t]
-        next_advantage = torch.where(here, delta + gamma * lam * next_advantage, next_advantage)
+        discount, trace = at(t, gamma), at(t, gamma * lam)
+        delta = rewards[:, t] + discount * next_value - values[:, t]
+        next_advantage = torch.where(here, delta + trace * next_advantage, next_advantage)
         next_value = torch.where(here, values[:, t], next_value)
         advantages[:, t] = torch.where(here, next_advantage, 0.0)
     return advantages
@@ -199,7 +221,8 @@ def plain_returns(inputs: AdvantageInputs) -> Tensor:
     mask = inputs.mask.bool()
     rewards = torch.where(mask, at_least_float32(inputs.rewards), 0.0)
     bootstrap = None if inputs.bootstrap is None else inputs.bootstrap.to(rewards.dtype)
-    return _backwards(rewards, torch.zeros_like(rewards), mask, inputs.gamma, 1.0, bootstrap)
+    zeros = torch.zeros_like(rewards)
+    return _backwards(rewards, zeros, mask, inputs.gamma, 1.0, bootstrap, inputs.turn_ends)
 
 
 # Estimators that give a whole response one advantage, by comparing its return with those of other responses to the same

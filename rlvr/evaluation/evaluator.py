@@ -20,7 +20,7 @@ from rlvr.evaluation.records import Line
 from rlvr.evaluation.summary import as_metrics
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.scorers.rules import make_sample
+from rlvr.scorers.rules import sample_of
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,15 @@ class Evaluator:
         places = [(asked, number) for asked in self.asked[start:end] for number in range(self.samples)]
         prompts = [asked.prompt for asked, _ in places]
         rollouts = self.engine.generate(model, prompts, self.sampling, ("eval", self.seed, start)) if prompts else []
-        samples = [self._sample(asked, rollout) for (asked, _), rollout in zip(places, rollouts, strict=True)]
+        tags = self.conversation.tags
+        answered = zip(prompts, rollouts, strict=True)
+        samples = [sample_of(self.tokenizer, prompt.problem, rollout, tags) for prompt, rollout in answered]
         verified = iter(
             verify([s for (asked, _), s in zip(places, samples, strict=True) if asked.prompt.problem.has_verifier])
         )
         return [
-            self._grade(*place, sample, next(verified) if place[0].prompt.problem.has_verifier else None)
-            for place, sample in zip(places, samples, strict=True)
+            self._grade(*place, rollout, sample, next(verified) if place[0].prompt.problem.has_verifier else None)
+            for place, rollout, sample in zip(places, rollouts, samples, strict=True)
         ]
 
     @contextmanager
@@ -166,22 +168,11 @@ class Evaluator:
         finally:
             self.engine.on_progress = told
 
-    def _sample(self, asked: EvalPrompt, rollout: Rollout) -> Sample:
-        problem = asked.prompt.problem
-        return make_sample(
-            self.tokenizer,
-            asked.prompt.ids,
-            rollout.response_ids.tolist(),
-            gold=problem.answer,
-            tags=self.conversation.tags,
-            question=problem.question,
-            finished=rollout.finished,
-            columns=problem.columns,
-        )
-
-    def _grade(self, asked: EvalPrompt, number: int, sample: Sample, verified: Outcome | None) -> GradedResponse:
+    def _grade(
+        self, asked: EvalPrompt, number: int, rollout: Rollout, sample: Sample, verified: Outcome | None
+    ) -> GradedResponse:
         problem, tags = asked.prompt.problem, self.conversation.tags
         judge = partial(grade, sample.response, problem.answer or "", question=problem.question)
         outcome, in_format = verified or judge(tags=tags), tags.is_well_formed(sample.response)
         correct_anyway = outcome.correct or (verified is None and not in_format and judge().correct)
-        return GradedResponse(asked, number, sample, outcome, in_format, len(sample.response_ids), correct_anyway)
+        return GradedResponse(asked, number, sample, outcome, in_format, len(rollout.action_ids), correct_anyway)

@@ -20,20 +20,23 @@ from rlvr.core.seeding import derive_seed
 
 @dataclass(frozen=True)
 class Experience:
-    """One response. P prompt tokens, R response tokens (the stop token is one of them).
+    """One response. P prompt tokens, R response tokens, A of which the policy chose (stop tokens are among them).
+
+    Everything but the token ids is of the tokens that the policy chose: an environment's are read, and nothing else is known of them.
 
     Attributes:
         prompt_ids: [P] token ids.
         response_ids: [R] token ids.
-        logprobs: [R] under the policy that sampled it.
-        ref_logprobs: [R] under the initial model; equal to `logprobs` when no divergence is asked for.
-        advantages: [R].
-        mask: [R] true where the token is trained on; all false for a response that no reward function applied to.
-        values: [R] V(s_t), before each token; None without a critic.
-        returns: [R] the critic's targets, never whitened; None without a critic.
-        sampler_logprobs: [R] as the engine gave them, where the loss corrects for what they differ by; None where it does not.
-        positive: [R] true in a right response, for the language-modelling loss on those; None where nobody asks.
-        controlled: [R] true on the tokens that `entropy_control` chose; None without it.
+        logprobs: [A] under the policy that sampled it.
+        ref_logprobs: [A] under the initial model; equal to `logprobs` when no divergence is asked for.
+        advantages: [A].
+        mask: [A] true where the token is trained on; all false for a response that no reward function applied to.
+        values: [A] V(s_t), before each token; None without a critic.
+        returns: [A] the critic's targets, never whitened; None without a critic.
+        sampler_logprobs: [A] as the engine gave them, where the loss corrects for what they differ by; None where it does not.
+        positive: [A] true in a right response, for the language-modelling loss on those; None where nobody asks.
+        controlled: [A] true on the tokens that `entropy_control` chose; None without it.
+        action_mask: [R] true on the tokens that the policy chose; None if it chose all, as wherever there is no environment.
     """
 
     prompt_ids: Tensor
@@ -47,6 +50,7 @@ class Experience:
     sampler_logprobs: Tensor | None = None
     positive: Tensor | None = None
     controlled: Tensor | None = None
+    action_mask: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)
@@ -58,9 +62,17 @@ class Experience:
         """The fields that are not None, by name."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
+    def columns(self) -> dict[str, Tensor]:
+        """The fields with an entry for each token that the policy chose, by name."""
+        return {name: tensor for name, tensor in self.tensors().items() if name not in TOKENS}
+
+
+TOKENS = ("prompt_ids", "response_ids", "action_mask")
+"""Names of the fields that make up the tokens: the arguments of `rlvr.models.batch.collate`, in their order."""
+
 
 def pad(items: Sequence[Experience], name: str, device: torch.device) -> Tensor:
-    """[B, R] the field `name` of each item, zero (false) beyond its end; R is the longest response, at least 1."""
+    """[B, R] the column `name` of each item, zero (false) beyond its end; R is the longest of them, at least 1."""
     padded = pad_sequence([getattr(item, name) for item in items], batch_first=True)
     if padded.size(1) == 0:  # all responses are empty
         padded = padded.new_zeros(len(items), 1)

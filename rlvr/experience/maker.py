@@ -39,7 +39,7 @@ from rlvr.core.masked import whiten
 from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
-from rlvr.experience.experience import Experience, split
+from rlvr.experience.experience import TOKENS, Experience, split
 from rlvr.experience.metrics import (
     record_groups,
     record_mismatch,
@@ -52,7 +52,7 @@ from rlvr.experience.scoring import ModelScores, score_rollouts
 from rlvr.experience.verdicts import Verdicts, judge
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Engine, Rollout, Sampling
-from rlvr.scorers.rules import make_sample
+from rlvr.scorers.rules import sample_of
 from rlvr.tracking.meter import Meter
 
 GREEDY = "greedy"
@@ -293,7 +293,15 @@ class BaseExperienceMaker(ABC):
             scored=verdicts.scored.to(device),
             greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
             score_norms=None if scores.squared_probs is None else score_norms(scores.logprobs, scores.squared_probs),
+            turn_ends=self._turn_ends(rollouts, scores.mask) if a.discount_by == "turn" else None,
         )
+
+    @staticmethod
+    def _turn_ends(rollouts: Sequence[Rollout], mask: Tensor) -> Tensor:
+        """[B, R] true on the last token of each turn of the policy."""
+        ends = torch.zeros_like(mask)
+        ends[mask] = torch.cat([rollout.turn_ends for rollout in rollouts]).to(mask.device)
+        return ends
 
     def _sampler_logprobs(self, rollouts: Sequence[Rollout], scores: ModelScores, meter: Meter) -> Tensor | None:
         """[B, R] the engine's own logprobs, if the loss reads them. How far they are from the trainer's is recorded wherever
@@ -437,19 +445,9 @@ def samples_of(
     rollouts: Sequence[Rollout],
 ) -> list[Sample]:
     """The samples that reward functions see, one for each prompt and its response."""
-    return [
-        make_sample(
-            tokenizer,
-            prompt.ids,
-            rollout.response_ids.tolist(),
-            gold=prompt.problem.answer,
-            tags=conversation.tags if conversation else None,
-            question=prompt.problem.question,
-            finished=rollout.finished,
-            columns=prompt.problem.columns,
-        )
-        for prompt, rollout in zip(prompts, rollouts, strict=True)
-    ]
+    tags = conversation.tags if conversation else None
+    pairs = zip(prompts, rollouts, strict=True)
+    return [sample_of(tokenizer, prompt.problem, rollout, tags) for prompt, rollout in pairs]
 
 
 @contextmanager
@@ -467,9 +465,7 @@ def _rank() -> int:
 
 def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Experience]:
     """Cut [B, R] columns into one `Experience` for each response: a mini-batch then pads to its own longest only."""
-    lengths = [len(r.response_ids) for r in rollouts]
+    lengths = [len(r.action_ids) for r in rollouts]
     rows = {name: split(tensor, lengths) for name, tensor in columns.items()}
-    return [
-        Experience(r.prompt_ids, r.response_ids, **{name: rows[name][i] for name in columns})
-        for i, r in enumerate(rollouts)
-    ]
+    rows |= {name: [getattr(r, name) for r in rollouts] for name in TOKENS}
+    return [Experience(**{name: rows[name][i] for name in rows}) for i in range(len(rollouts))]

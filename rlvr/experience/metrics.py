@@ -66,9 +66,9 @@ def record_samples(
 ) -> None:
     """Record lengths, endings, and the verdicts of the reward functions."""
     for rollout, result in zip(rollouts, results, strict=True):
-        meter.add("response/length_tokens", len(rollout.response_ids))
+        meter.add("response/length_tokens", len(rollout.action_ids))
         meter.add("response/truncated", float(not rollout.finished))
-        meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.response_ids, torch.tensor(list(stop_ids))).sum()))
+        meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.action_ids, torch.tensor(list(stop_ids))).sum()))
         for name, value in metrics_of(result).items():
             meter.add(name, value)
 

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.frozen import Reference
 from rlvr.errors import UserError
+from rlvr.experience.experience import TOKENS
 from rlvr.experience.micro_batches import cut_on_all_ranks
 from rlvr.models.batch import SequenceBatch, collate
 from rlvr.rollout.engine import Rollout
@@ -32,7 +33,7 @@ Reader = Callable[[SequenceBatch, Sequence[Rollout]], Columns]
 
 @dataclass(frozen=True)
 class ModelScores:
-    """The models' outputs for B responses, right-padded to the longest of them (R tokens), on the device.
+    """The models' outputs for B responses, right-padded to the longest of them, on the device: R tokens that the policy chose.
 
     Attributes:
         logprobs, entropy, squared_probs, ref_logprobs, values: [B, R]; zero where there is no token. `ref_logprobs` is None
@@ -109,7 +110,7 @@ def read_rollouts(
         packed: the models run the rollouts without padding.
         batch_size: most of them in one forward pass.
     """
-    size = max(1, max(len(r.response_ids) for r in rollouts))  # R; at least 1, for responses that are all empty
+    size = max(1, max(len(r.action_ids) for r in rollouts))  # R; at least 1, for responses that are all empty
     columns: Columns = {}
 
     def keep(name: str, rows: list[int], values: Tensor) -> None:
@@ -127,7 +128,7 @@ def read_rollouts(
     ids = [torch.cat([r.prompt_ids, r.response_ids]).tolist() for r in rollouts] if packed else None
     for rows in cut_on_all_ranks(lengths, batch_size, device, sequences=ids):
         some = [rollouts[i] for i in rows]
-        batch = collate([r.prompt_ids for r in some], [r.response_ids for r in some], pad_id=pad_id).to(device)
+        batch = collate(*([getattr(r, name) for r in some] for name in TOKENS), pad_id=pad_id).to(device)
         keep("mask", rows, batch.response_mask)
         for reader in readers:
             for name, values in reader(batch, some).items():

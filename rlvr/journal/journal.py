@@ -231,14 +231,18 @@ def _reading(path: Path) -> Iterator[None]:
 def _write_experience(path: Path, items: Sequence[Experience], meter: Mapping[str, Any]) -> None:
     """One packed array for each field of all items together, and the lengths that cut it again."""
     columns = {name: [item.tensors()[name] for item in items] for name in items[0].tensors()} if items else {}
-    lengths = {f"{name} lengths": [torch.tensor([len(part) for part in parts])] for name, parts in columns.items()}
+    # Of the tokens, and of what is known of those that the policy chose.
+    kinds = {name: name for name in columns if name in ("prompt_ids", "response_ids")}
+    if "action_mask" in columns:
+        kinds["action_ids"] = "logprobs"
+    lengths = {f"{kind} lengths": [torch.tensor([len(part) for part in columns[of]])] for kind, of in kinds.items()}
     # Without a divergence the second is the first, and is not kept twice.
     shared = bool(items) and all(_same_bits(item.logprobs, item.ref_logprobs) for item in items)
     if shared:
         del columns["ref_logprobs"]
     packed: dict[str, Tensor] = {}
     dtypes: dict[str, str] = {}
-    for name, parts in (columns | {n: p for n, p in lengths.items() if n.startswith(("prompt", "response"))}).items():
+    for name, parts in (columns | lengths).items():
         whole = torch.cat([part.detach().cpu() for part in parts])
         packed[name], dtypes[name] = _pack(whole), f"{whole.dtype} {len(whole)}"
     about = {"rows": len(items), "dtypes": dtypes, "meter": meter, "no_reference": shared}
@@ -261,7 +265,9 @@ def _read_experience(path: Path) -> tuple[list[Experience], dict[str, Any]]:
     if about.get("no_reference"):
         whole["ref_logprobs"] = whole["logprobs"]
     prompts, responses = (whole.pop(f"{kind} lengths").tolist() for kind in ("prompt_ids", "response_ids"))
-    cut = {name: tensor.split(prompts if name == "prompt_ids" else responses) for name, tensor in whole.items()}
+    actions = whole.pop("action_ids lengths").tolist() if "action_mask" in whole else responses
+    lengths = {"prompt_ids": prompts, "response_ids": responses, "action_mask": responses}
+    cut = {name: tensor.split(lengths.get(name, actions)) for name, tensor in whole.items()}
     rows = [{name: parts[i].clone() for name, parts in cut.items()} for i in range(about["rows"])]
     return [Experience(**row) for row in rows], about["meter"]
 

@@ -5,6 +5,9 @@ position ids come from the lengths, never from comparing token ids (so EOS == PA
 
     [P P P R R R . .]     a prompt of 3 tokens, a response of 3; T = 8
     [P R R R R . . .]     response_index: the columns of R; response_mask: which of its entries are real
+    [P P R R E E R .]     an environment's tokens E stand inside the response: they are read like the prompt, and are none of R
+
+So whatever is computed for response tokens is computed for those that the policy chose, which stand side by side in [B, R].
 
 Rows often begin alike: with one system prompt, or with the problem that a group of responses answers. The state of a token
 depends on nothing but what stands before it, so equal beginnings have equal states, and `first_places` says which are equal.
@@ -26,8 +29,9 @@ class SequenceBatch:
         input_ids: [B, T] token ids.
         attention_mask: [B, T] 1 on tokens, 0 on padding.
         position_ids: [B, T] 0, 1, 2, ... over each row's tokens; 0 on padding.
-        response_index: [B, R] column in T of each response token; 1 where there is none.
-        response_mask: [B, R] true where there is a response token. R is the longest response, at least 1.
+        response_index: [B, R] column in T of each response token that the policy chose (in supervised rows: that is learned); 1 where
+            there is none.
+        response_mask: [B, R] true where there is one. R is the largest number of them in a row, at least 1.
         right_padded: no token of a row comes after padding, so that causal attention needs no mask.
         tokens: how many tokens a decoder without padding computes: those that are the first with their beginning (`is_first`).
         first_places: [B, T] where, in the flattened batch, the first token stands whose row began as this one's until here:
@@ -58,6 +62,7 @@ class SequenceBatch:
 def collate(
     prompts: Sequence[Tensor],
     responses: Sequence[Tensor],
+    action_masks: Sequence[Tensor | None] | None = None,
     *,
     pad_id: int = 0,
     padding_side: Literal["left", "right"] = "right",
@@ -66,7 +71,8 @@ def collate(
     """Lay out B prompts and their responses as a `SequenceBatch`.
 
     Args:
-        prompts, responses: 1-D tensors of token ids; a response may be empty.
+        prompts, responses: 1-D tensors of token ids, on any device; a response may be empty.
+        action_masks: of each response, which of its tokens the policy chose; None = all.
         pad_id: token id of padding; no result depends on it.
         padding_side: side of the padding; no result depends on it.
         pad_to: columns of the batch; by default the longest row.
@@ -87,18 +93,24 @@ def collate(
     offsets = columns[None, :] - start[:, None]  # [B, T] place within the row's own tokens
     mask = (offsets >= 0) & (offsets < lengths[:, None])
     input_ids = torch.full((len(prompts), size), pad_id, dtype=torch.long)  # [B, T]
-    input_ids[mask] = torch.cat([t.to(torch.long) for pair in zip(prompts, responses, strict=True) for t in pair])
-    response_lengths = lengths - prompt_lengths
-    steps = torch.arange(max(1, int(response_lengths.max())))
-    response_mask = steps[None, :] < response_lengths[:, None]
-    index = (start + prompt_lengths)[:, None] + steps[None, :]
+    input_ids[mask] = torch.cat(
+        [t.to("cpu", torch.long) for pair in zip(prompts, responses, strict=True) for t in pair]
+    )
+    chosen = [torch.ones(len(r), dtype=torch.bool) for r in responses]
+    if action_masks is not None:
+        chosen = [own if mask is None else mask.cpu() for own, mask in zip(chosen, action_masks, strict=True)]
+    actions = [mask.nonzero().squeeze(1) for mask in chosen]  # [A] each, places in the response
+    counts = torch.tensor([len(places) for places in actions])
+    response_mask = torch.arange(max(1, int(counts.max())))[None, :] < counts[:, None]
+    # 1 where there is no token: any column that has one before it, from which a token would be predicted.
+    index = torch.ones(response_mask.shape, dtype=torch.long)
+    index[response_mask] = torch.cat(actions) + (start + prompt_lengths).repeat_interleave(counts)
     first = first_places(input_ids, mask) if padding_side == "right" else None
     return SequenceBatch(
         input_ids=input_ids,
         attention_mask=mask.long(),
         position_ids=offsets.clamp(min=0) * mask,
-        # 1 where there is no token: any column that has one before it, from which a token would be predicted.
-        response_index=torch.where(response_mask, index, torch.ones_like(index)),
+        response_index=index,
         response_mask=response_mask,
         right_padded=padding_side == "right",
         tokens=int(lengths.sum()) if first is None else int(is_first(first, mask).sum()),

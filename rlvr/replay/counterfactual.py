@@ -175,7 +175,13 @@ def _effect(bench: Bench, journal: Journal, step: int, *, regraded: bool, kl_coe
     assert isinstance(trainer, LocalPPOTrainer)
     items, _, samples = _of_all(journal, step, trainer)
     rollouts = [
-        Rollout(item.prompt_ids, item.response_ids, "stop" if said.finished else "length", item.sampler_logprobs)
+        Rollout(
+            item.prompt_ids,
+            item.response_ids,
+            "stop" if said.finished else "length",
+            item.sampler_logprobs,
+            item.action_mask,
+        )
         for item, said in zip(items, samples, strict=True)
     ]
     results = _grade(trainer, rollouts, samples) if regraded else [said.result for said in samples]

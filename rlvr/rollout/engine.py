@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:  # settings are checked with this room, and transformers takes seconds to import
@@ -42,14 +43,21 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One response, without padding.
+    """One response, without padding: the turns of the policy, and between them those of an environment, if there is one.
+
+        [M M M E E M M]     response_ids; the policy chose M, an environment E (R = 7, A = 5)
+        [1 1 1 0 0 1 1]     action_mask
+        [0 0 1 . . 0 1]     turn_ends, [A]
+
+    Tokens are those that were sampled and those that the model read: nothing is decoded and encoded again.
 
     Attributes:
         prompt_ids: [P] the prompt.
-        response_ids: [R] the response, stop token included; R may be 0 only if the engine replays an empty response.
+        response_ids: [R] the response, stop tokens included; R may be 0 only if the engine replays an empty response.
         stop_reason: "stop" if it ended by itself, "length" if the limit cut it.
-        logprobs: [R] float32, the logprob of each response token at the sampling temperature, over the whole
+        logprobs: [A] float32, the logprob of each token that the policy chose at the sampling temperature, over the whole
             vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
+        action_mask: [R] true on the A tokens that the policy chose; None if it chose all of them.
         version: of the weights that sampled it, the number of episodes that they had learned from; None where the process that
             learns samples for itself, with the weights that it has.
     """
@@ -58,11 +66,30 @@ class Rollout:
     response_ids: Tensor
     stop_reason: Literal["stop", "length"]
     logprobs: Tensor | None = None
+    action_mask: Tensor | None = None
     version: int | None = None
 
     @property
     def finished(self) -> bool:
         return self.stop_reason == "stop"
+
+    @property
+    def action_ids(self) -> Tensor:
+        """[A] the tokens that the policy chose."""
+        return self.response_ids if self.action_mask is None else self.response_ids[self.action_mask]
+
+    @property
+    def last_turn_ids(self) -> Tensor:
+        """The tokens of the policy's last turn; all of them where there is one turn only."""
+        ends = self.turn_ends[:-1].nonzero()
+        return self.action_ids[int(ends[-1]) + 1 :] if len(ends) else self.action_ids
+
+    @property
+    def turn_ends(self) -> Tensor:
+        """[A] true on the last token of each of the policy's turns."""
+        mask = torch.ones_like(self.response_ids).bool() if self.action_mask is None else self.action_mask
+        # The next token is not the policy's, or there is none.
+        return ~torch.nn.functional.pad(mask[1:], (0, min(1, len(mask))))[mask]
 
 
 class Engine(ABC):

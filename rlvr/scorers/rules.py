@@ -17,6 +17,8 @@ from rewards import STATUSES, RewardFunction, RewardSet, Sample, Tags, call, res
 from rewards.combine import Aggregation, Combined, Combiner
 from rewards.outcome import FAILED, Score
 from rewards.pool import Pending, RewardPool
+from rlvr.data.problems import Problem
+from rlvr.rollout.engine import Rollout
 
 
 class RewardScorer(ABC):
@@ -219,6 +221,25 @@ def metrics_of(result: Combined) -> dict[str, float]:
     if result.outcome is not None:
         metrics |= {f"outcome/{status}": float(result.outcome.status == status) for status in STATUSES}
     return metrics
+
+
+def sample_of(
+    tokenizer: PreTrainedTokenizerBase, problem: Problem, rollout: Rollout, tags: Tags | None = None
+) -> Sample:
+    """A rollout as reward functions see it: the text is that of the policy's last turn, the tokens are those of all turns."""
+    sample = make_sample(
+        tokenizer,
+        rollout.prompt_ids.tolist(),
+        rollout.response_ids.tolist(),
+        gold=problem.answer,
+        tags=tags,
+        question=problem.question,
+        finished=rollout.finished,
+        columns=problem.columns,
+    )
+    if rollout.action_mask is None:
+        return sample
+    return replace(sample, response=tokenizer.decode(rollout.last_turn_ids.tolist(), skip_special_tokens=True))
 
 
 def make_sample(

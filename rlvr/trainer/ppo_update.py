@@ -37,7 +37,7 @@ from rlvr.core.losses import (
 from rlvr.core.masked import zero_unless
 from rlvr.core.mismatch import drifted, importance_weights
 from rlvr.data.examples import Example
-from rlvr.experience.experience import Experience, pad, pool
+from rlvr.experience.experience import TOKENS, Experience, pad, pool
 from rlvr.experience.micro_batches import cut_on_all_ranks
 from rlvr.models.actor import ActorOutput
 from rlvr.models.batch import SequenceBatch, collate
@@ -241,12 +241,9 @@ class Learner:
 
     def make_micro_batch(self, items: Sequence[Experience]) -> MicroBatch:
         """Pad the items to their own longest response and move them to the device."""
-        sequences = collate(
-            [i.prompt_ids.cpu() for i in items], [i.response_ids.cpu() for i in items], pad_id=self.pad_id
-        )
+        sequences = collate(*([getattr(i, name) for i in items] for name in TOKENS), pad_id=self.pad_id)
         # Fields that are None (values without a critic, say) are so in all items alike.
-        names = [name for name in items[0].tensors() if name not in ("prompt_ids", "response_ids")]
-        padded = {name: pad(items, name, torch.device("cpu")) for name in names}
+        padded = {name: pad(items, name, torch.device("cpu")) for name in items[0].columns()}
         # Pinned memory is copied to the GPU while the host goes on.
         if self.pin_memory and self.device.type != "cpu":
             padded = {name: tensor.pin_memory() for name, tensor in padded.items()}

@@ -1,6 +1,7 @@
 """Generalized advantage estimation and the registry of estimators."""
 
 import math
+import random
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr.core import advantages as module
-from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, estimator, gae, get_estimator
+from rlvr.core.advantages import AdvantageInputs, AdvantageOutputs, estimator, gae, get_estimator, plain_returns
 
 # Per sample: its bootstrap value, and tokens (reward, value, does it count).
 token = st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.booleans())
@@ -82,6 +83,49 @@ def test_a11_lambdas_of_the_critic_and_by_length_equal_the_reference(
     assert torch.allclose(out.advantages, pad(policy, 0.0, 1), atol=1e-9)
     returns = torch.where(mask, pad(critic, 0.0, 1) + torch.where(mask, inputs.values, 0.0), 0.0)
     assert torch.allclose(out.returns, returns, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    batch=st.lists(samples, min_size=1, max_size=5),
+    gamma=unit,
+    lam=unit,
+    alpha=st.sampled_from([None, 1.0]),
+    seed=st.integers(0, 9),
+)
+def test_a11_discounts_by_turn_equal_the_reference(
+    batch: Batch, gamma: float, lam: float, alpha: float | None, seed: int, pad: Callable, pad_mask: Callable
+) -> None:
+    """Gamma and lambda where turns end, wherever that is, with a value after the end."""
+    rng = random.Random(seed)
+    columns = [([r for r, _, _ in row], [v for _, v, _ in row], [m for _, _, m in row]) for _, row in batch]
+    ends = [[rng.random() < 0.4 for _ in row] for _, row in batch]
+    after = [b for b, _ in batch]
+    mask = pad_mask([m for _, _, m in columns], 1)
+    inputs = AdvantageInputs(
+        *(torch.where(mask, pad([c[i] for c in columns], extra=1), math.nan) for i in (0, 1)),
+        mask,
+        gamma=gamma,
+        lam=lam,
+        lam_alpha=alpha,
+        bootstrap=torch.tensor(after, dtype=torch.float64),
+        turn_ends=pad_mask(ends, 1),
+    )
+    steps = [sum(m and e for m, e in zip(c[2], turn, strict=True)) for c, turn in zip(columns, ends, strict=True)]
+    lams = [lam if alpha is None else max(0.0, 1 - 1 / (alpha * max(1, count))) for count in steps]
+    rows = zip(columns, lams, after, ends, strict=True)
+    expected = pad([reference.gae(*c, gamma, own, b, e) for c, own, b, e in rows], 0.0, 1)
+    assert torch.allclose(gae(inputs).advantages, expected, atol=1e-9)
+    zeros = [[0.0] * len(c[0]) for c in columns]
+    returns = pad(
+        [
+            reference.gae(c[0], z, c[2], gamma, 1.0, b, e)
+            for c, z, b, e in zip(columns, zeros, after, ends, strict=True)
+        ],
+        0.0,
+        1,
+    )
+    assert torch.allclose(plain_returns(inputs), returns, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=60)

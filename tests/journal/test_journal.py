@@ -16,17 +16,24 @@ from rlvr.experience.experience import Experience
 from rlvr.journal.journal import Journal, StepInfo
 
 
-def response(prompt: int, length: int, *, critic: bool) -> Experience:
+def response(prompt: int, length: int, *, critic: bool, environment: int | None = None) -> Experience:
+    """`length` tokens of the policy, and so many of an environment (None: there is none)."""
+    turns = {}
+    if environment is not None:
+        turns["action_mask"] = torch.arange(length + environment) % 3 != 1
+        length = int(turns["action_mask"].sum())
+    tokens = len(turns.get("action_mask", range(length)))
     floats = [torch.randn(length) for _ in range(3)]
     if length:
         floats[0][0] = -0.0  # equal to 0, and other bits
     extra = {"values": torch.randn(length), "returns": torch.full((length,), math.nan)} if critic else {}
     return Experience(
         torch.randint(0, 50_000, (prompt,)),
-        torch.randint(0, 50_000, (length,)),
+        torch.randint(0, 50_000, (tokens,)),
         *floats,
         torch.rand(length) > 0.5,
         **extra,
+        **turns,
     )
 
 
@@ -38,11 +45,12 @@ def info(step: int) -> StepInfo:
     return StepInfo(step, 1, 1, 0.01, {"actor": "a"}, {"python": "3"})
 
 
+@pytest.mark.parametrize("environment", [None, 3])
 @pytest.mark.parametrize("critic", [True, False])
 @pytest.mark.parametrize("lengths", [(3, 1, 7), (0, 2), (0,), ()])
-def test_every_bit_of_experience_comes_back(critic, lengths, tmp_path) -> None:
+def test_every_bit_of_experience_comes_back(critic, lengths, environment, tmp_path) -> None:
     torch.manual_seed(0)
-    items = [response(2 + i, length, critic=critic) for i, length in enumerate(lengths)]
+    items = [response(2 + i, length, critic=critic, environment=environment) for i, length in enumerate(lengths)]
     journal = Journal(tmp_path)
     journal.write_experience(1, 0, items, {"totals": {"x": [0.1, 3.0]}, "counts": {}, "maxima": {}})
     again, meter = journal.experience(1, 0)

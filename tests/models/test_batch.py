@@ -32,3 +32,24 @@ def test_a7_positions_and_mask_do_not_depend_on_the_amount_of_padding() -> None:
         assert left.attention_mask.sum(1).tolist() == right.attention_mask.sum(1).tolist() == LENGTHS
         assert torch.equal(left.position_ids[:, extra:], batch_of("left", 5).position_ids)
         assert torch.equal(right.position_ids[:, :5], batch_of("right", 5).position_ids)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_policys_tokens_stand_side_by_side_wherever_an_environments_are(side: Literal["left", "right"]) -> None:
+    prompts = [torch.tensor([9]), torch.tensor([9, 9, 9])]
+    responses = [torch.arange(20, 26), torch.arange(30, 33)]
+    masks = [torch.tensor([1, 1, 0, 0, 1, 0]).bool(), None]
+    batch = collate(prompts, responses, masks, padding_side=side, pad_to=8)
+    assert batch.response_mask.tolist() == [[True, True, True], [True, True, True]]
+    assert batch.response_ids.tolist() == [[20, 21, 24], [30, 31, 32]]
+    shift = 1 if side == "left" else 0
+    assert batch.response_index.tolist() == [
+        [1 + shift, 2 + shift, 5 + shift],
+        [3 + 2 * shift, 4 + 2 * shift, 5 + 2 * shift],
+    ]
+    assert batch.attention_mask.sum(1).tolist() == [7, 6], "an environment's tokens are read"
+    whole = collate(prompts, responses, [torch.ones(6).bool(), None], padding_side=side, pad_to=8)
+    plain = collate(prompts, responses, padding_side=side, pad_to=8)
+    assert all(
+        torch.equal(one, vars(plain)[name]) for name, one in vars(whole).items() if isinstance(one, torch.Tensor)
+    )

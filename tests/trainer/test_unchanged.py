@@ -6,6 +6,7 @@ positions only. The plain way: one big padded batch with an attention mask and p
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from rlvr.models.actor import Actor
 from rlvr.models.batch import collate
 from rlvr.models.critic import Critic
 from rlvr.rollout import decode
+from rlvr.rollout.engine import Engine, Rollout
 from rlvr.scorers.rules import RLVRRewardModel
 from rlvr.trainer.callbacks import Callback
 from rlvr.trainer.ppo import PPOTrainer
@@ -43,7 +45,7 @@ def models(family: str) -> tuple[Any, Any, Any]:
     return tuple(tiny_model(family, seed=seed).double() for seed in (0, 1, 2))  # type: ignore[return-value]
 
 
-def make_trainer(family: str) -> PPOTrainer:
+def make_trainer(family: str, **settings: Any) -> PPOTrainer:
     policy, reference, other = models(family)
     actor, critic = Actor(policy, chunk_tokens=7), Critic(other.base_model).double()
     booster = [make_booster(ParallelConfig(plugin="ddp", mixed_precision="fp32"), CPU, 0.0) for _ in range(2)]
@@ -54,6 +56,7 @@ def make_trainer(family: str) -> PPOTrainer:
         kl_coef=KL_COEF, train_batch_size=3, accumulation_steps=4, max_new_tokens=9, temperature=TEMPERATURE,
         stop_ids=tuple(range(8)), settings={
             "entropy_coef": 0.01, "micro_batch_tokens": 40, "generation_batch_size": 5, "lam": LAM, "num_generations": GROUP, "grad_clip": 0.0,
+            **settings,
         },
     )  # fmt: skip
 
@@ -102,14 +105,25 @@ class Watch(Callback):
 
 
 class Plain:
-    """The same two optimizer steps with nothing left out."""
+    """The same two optimizer steps with nothing left out. `action_masks`: the tokens that the policy chose, of all that are computed."""
 
-    def __init__(self, family: str, prompt_ids: list[torch.Tensor], response_ids: list[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        family: str,
+        prompt_ids: list[torch.Tensor],
+        response_ids: list[torch.Tensor],
+        action_masks: list[torch.Tensor] | None = None,
+        gamma: float = 1.0,
+        by_turn: bool = False,
+    ) -> None:
         policy, self.reference, other = models(family)
+        self.gamma, self.by_turn = gamma, by_turn
         self.actor, self.critic = policy, Critic(other.base_model).double()
         self.prompts, self.responses = prompt_ids, response_ids
         self.batch = collate(prompt_ids, response_ids, pad_id=1, padding_side="left")
         self.mask = self.batch.response_mask
+        if action_masks is not None:
+            self.mask = torch.nn.utils.rnn.pad_sequence(action_masks, batch_first=True)
         with torch.no_grad():
             self.old, _ = self.logprobs(self.actor)
             self.ref, _ = self.logprobs(self.reference)
@@ -137,12 +151,16 @@ class Plain:
         self.advantages, self.returns = torch.zeros_like(self.old), torch.zeros_like(self.old)
         for row, response in enumerate(self.responses):
             following = later = 0.0
-            for t in reversed(range(len(response))):
+            mine = [t for t in range(len(response)) if self.mask[row, t]]
+            for t in reversed(mine):
                 reward = -KL_COEF * float(self.old[row, t] - self.ref[row, t])
-                if t == len(response) - 1:
-                    reward += count_of_letters(LetterTokenizer().decode(response.tolist(), skip_special_tokens=True))
+                if t == mine[-1]:
+                    turn = response[max([u + 1 for u in range(t) if not self.mask[row, u]], default=0) :]
+                    reward += count_of_letters(LetterTokenizer().decode(turn.tolist(), skip_special_tokens=True))
                 value = float(self.old_values[row, t])
-                later = reward + following - value + LAM * later
+                ends = t == mine[-1] or t + 1 not in mine
+                gamma, lam = (self.gamma, LAM) if ends or not self.by_turn else (1.0, 1.0)
+                later = reward + gamma * following - value + gamma * lam * later
                 following = value
                 self.advantages[row, t], self.returns[row, t] = later, later + value
         real = self.advantages[self.mask]
@@ -199,6 +217,54 @@ def test_a_step_is_that_of_the_plain_way(family, products, monkeypatch) -> None:
         for ours, theirs in zip(step.gradients, gradients, strict=True):
             torch.testing.assert_close(ours, theirs, **EXACT)
     assert (plain.logprobs(plain.actor)[0] - plain.old).abs().max() > 0.01  # the policy has moved
+
+
+class TurnsEngine(Engine):
+    """Takes what another engine samples as the policy's first turn; an environment's tokens and two more turns follow, of tokens that
+    are made up. Some responses are a single turn."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def stream(self, *args: Any) -> Iterator[list[Rollout]]:
+        lots = torch.Generator().manual_seed(1)
+        for batch in self.engine.stream(*args):
+            yield [self._longer(rollout, lots) for rollout in batch]
+
+    @staticmethod
+    def _longer(rollout: Rollout, lots: torch.Generator) -> Rollout:
+        ids, mask = [rollout.response_ids], [torch.ones(len(rollout.response_ids)).bool()]
+        for turn in range(2 * int(torch.randint(3, (1,), generator=lots))):
+            count = int(torch.randint(1, 5, (1,), generator=lots))
+            ids.append(torch.randint(2, 30, (count,), generator=lots))
+            mask.append(torch.full((count,), turn % 2 == 1))
+        return Rollout(rollout.prompt_ids, torch.cat(ids), "stop", None, torch.cat(mask))
+
+
+@pytest.mark.parametrize("by", ["token", "turn"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_step_over_turns_is_that_of_the_plain_way(family, by, monkeypatch) -> None:
+    """An environment's tokens are read and nothing else: no action, no step of GAE, no part of any mean."""
+    trainer = make_trainer(family, gamma=0.9, discount_by=by)
+    trainer.maker.engine = TurnsEngine(trainer.maker.engine)
+    watch = Watch(trainer, monkeypatch)
+    trainer.callbacks.append(watch)
+    trainer.fit(1, 1, 2, PromptLoader(prompts(PROMPTS), PromptSampler(PROMPTS, PROMPTS, 0), 0, 1))
+
+    items = watch.experience
+    masks = [i.action_mask for i in items]
+    assert {int((~mask).any()) for mask in masks} == {0, 1} and watch.passes > 2 * len(watch.steps)
+    tokens = ([getattr(i, name) for i in items] for name in ("prompt_ids", "response_ids"))
+    plain = Plain(family, *tokens, masks, 0.9, by == "turn")
+    for row, item in enumerate(items):
+        for name, whole in (("logprobs", plain.old), ("values", plain.old_values), ("returns", plain.returns)):
+            torch.testing.assert_close(getattr(item, name), whole[row][plain.mask[row]], **EXACT)
+    for step in watch.steps:
+        loss, gradients = plain.step(step.role)
+        assert step.loss == pytest.approx(loss, rel=1e-10, abs=1e-10)
+        for ours, theirs in zip(step.gradients, gradients, strict=True):
+            torch.testing.assert_close(ours, theirs, **EXACT)
+    assert (plain.logprobs(plain.actor)[0] - plain.old)[plain.mask].abs().max() > 0.01
 
 
 @pytest.mark.parametrize("alike", [0, 20], ids=["", "alike"])

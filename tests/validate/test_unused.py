@@ -35,6 +35,7 @@ UNREAD = [
     ([*GRPO, "--critic_checkpoint_path", "x"], "no critic"),
     ([*GRPO, "--gamma", "0.9"], "one advantage"),
     ([*GRPO, "--whiten_rewards"], "one advantage"),
+    ([*GRPO, "--discount_by", "turn"], "one advantage"),
     (["--share_trunk", "--critic_lr", "0.1"], "learns at --lr"),
     (["--share_trunk", "--rm_pretrain", "x"], "critic of its own"),
     (["--share_trunk", "--critic_checkpoint_path", "x"], "critic of its own"),
