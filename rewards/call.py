@@ -61,7 +61,7 @@ def _inject(function: RewardFunction, known: Mapping[str, Any]) -> dict[str, Any
         elif name not in chosen and parameter.default is inspect.Parameter.empty:
             if parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
                 raise UserError(
-                    f"reward function {function.name!r} asks for {name!r}, which is not available; available are: {', '.join(known)}"
+                    f"{function.kind} {function.name!r} asks for {name!r}, which is not available; available are: {', '.join(known)}"
                 )
     return chosen
 
@@ -72,7 +72,8 @@ def _check(function: RewardFunction, result: Any, sample: Sample) -> Score:
     if isinstance(result, Score):
         components = {name: _number(function, value, sample) for name, value in result.components.items()}
         value = None if result.value is None else _number(function, result.value, sample)
-        return Score(value, None if result.outcome is None else _outcome(function, result.outcome), components)
+        outcome = None if result.outcome is None else _outcome(function, result.outcome)
+        return Score(value, outcome, components, str(result.text))
     if isinstance(result, Outcome):
         _outcome(function, result)
         return Score(None if result.status in UNDECIDED else float(result.correct), result)

@@ -38,8 +38,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one response by one function; `value` None = it does not apply, and the sample is skipped."""
+    """The score of one response by one function; `value` None = it does not apply, and the sample is skipped.
+
+    `text` is what a function hands back besides, such as an environment's turn; whoever adds up scores doesn't read it.
+    """
 
     value: float | None
     outcome: Outcome | None = None
     components: Mapping[str, float] = field(default_factory=dict)
+    text: str = ""

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
+from rewards.environment import TakeTurn, is_environment
 from rewards.errors import UserError
 from rewards.foreign import adapt, name_of
 from rewards.sample import PLURAL_OF
@@ -55,6 +56,11 @@ class RewardFunction:
         """True if no response can make it hang: it is one of rlvr's own, and runs no code of others."""
         module = self.function.__module__
         return module.startswith("rewards.functions.") and module != "rewards.functions.procedural"
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words for messages."""
+        return "environment" if isinstance(self.function, TakeTurn) else "reward function"
 
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
@@ -115,7 +121,7 @@ def resolve(
         return spec
     name, function = (name_of(spec), spec) if callable(spec) else (_short_name(spec), _find(spec))
     chosen = dict((options or {}).get(name, {}))
-    function = adapt(function, chosen) or function
+    function = as_function(function, chosen)
     parameters = inspect.signature(function).parameters
     catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     unknown = [key for key in chosen if key not in parameters and not catches_all]
@@ -123,6 +129,30 @@ def resolve(
         raise UserError(f"reward function {name!r} takes no option {unknown}; its arguments: {', '.join(parameters)}")
     batched = any(plural in parameters for plural in PLURAL_OF.values())
     return RewardFunction(name, function, spec if isinstance(spec, str) else _place(function), chosen, batched)
+
+
+def resolve_environment(spec: str | Callable[..., Any]) -> RewardFunction:
+    """The environment that `spec` stands for, as a function that takes turns (`rewards.environment.TakeTurn`).
+
+    Args:
+        spec: `package.module:Class`, `path/to/file.py:Class`, or the class itself.
+
+    Raises:
+        UserError: a module or file can't be imported, or has no such class, or it is no environment.
+    """
+    if isinstance(spec, str) and ":" not in spec:
+        raise UserError(f"--environment {spec}: give path/to/file.py:Class or package.module:Class")
+    found = resolve(spec)
+    if not isinstance(found.function, TakeTurn):
+        raise UserError(
+            f"--environment {found.spec}: {found.name} is no environment: it must be a class with the methods reset(problem) and step(text)"
+        )
+    return found
+
+
+def as_function(found: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """What was found, as a function with our arguments: a peer's is adapted, and an environment takes turns."""
+    return TakeTurn(found) if is_environment(found) else adapt(found, options) or found
 
 
 def _short_name(spec: str) -> str:

@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.foreign import adapt
-from rewards.registry import RewardFunction, _find, _import, names
+from rewards.registry import RewardFunction, _find, _import, as_function, names
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def unpack(packed: PackedFunction) -> RewardFunction:
         )
     spec = packed.what if isinstance(packed.what, str) else packed.name
     options = pickle.loads(packed.options)
-    return RewardFunction(packed.name, adapt(found, options) or found, spec, options, packed.batched)
+    return RewardFunction(packed.name, as_function(found, options), spec, options, packed.batched)
 
 
 def _at(module: ModuleType, qualname: str) -> Any:

@@ -70,7 +70,7 @@ class RewardPool:
             raise UserError(f"RewardPool: cache_size is {cache_size!r}; it must be from 0")
         self._setup = WorkerSetup(list(plugins), [pack(f, plugins) for f in self.functions], memory_limit_bytes)
         self._cache_size = cache_size
-        self._failures = {name: FailureCount() for name in names}
+        self._failures = {function.name: FailureCount(function.kind) for function in self.functions}
         self._lock = threading.Lock()
         self._closed = False
         self._start()

@@ -70,7 +70,8 @@ def _exactly(sock: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
-# One line of JSON for each call: [[value, outcome, components], ...] with one score for each sample of the call,
+# One line of JSON for each call: [[value, outcome, components, text], ...] with one score for each sample of the call (without a text
+# that is empty),
 # {"error": text} for a call that failed, {"user_error": text} for a mistake of the user.
 
 
@@ -80,8 +81,9 @@ def encode(scores: list[Score]) -> bytes:
     Raises:
         ValueError: a number that is not finite.
     """
-    if len(scores) == 1 and scores[0].outcome is None and not scores[0].components and scores[0].value is not None:
-        value = float(scores[0].value)
+    only = scores[0] if len(scores) == 1 else Score(None)
+    if only.value is not None and only.outcome is None and not only.components and not only.text:
+        value = float(only.value)
         if not math.isfinite(value):
             raise ValueError(f"the total is {value}")
         return b"[[%s,null,null]]" % repr(value).encode()
@@ -96,7 +98,7 @@ def _plain(score: Score) -> list[Any]:
     o = score.outcome
     elapsed = float(o.elapsed_s) if o is not None and math.isfinite(o.elapsed_s) else 0.0
     outcome = None if o is None else [o.status, o.answer, o.stage, elapsed, o.message]
-    return [score.value, outcome, dict(score.components) or None]
+    return [score.value, outcome, dict(score.components) or None, *([score.text] if score.text else [])]
 
 
 def decode(lines: bytes) -> list[list[Score] | dict[str, str]]:
@@ -131,13 +133,18 @@ def _failure(value: dict[str, Any]) -> dict[str, str]:
 
 
 def _score(value: Any) -> Score:
-    number, outcome, components = value
+    number, outcome, components, *texts = value
+    if len(texts) > 1 or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"not a score: {value!r:.80}")
     if components is not None:
         if not isinstance(components, dict):
             raise ValueError(f"not components: {components!r:.80}")
         components = {name: _number(v) for name, v in components.items()}
     return Score(
-        None if number is None else _number(number), None if outcome is None else _outcome(outcome), components or {}
+        None if number is None else _number(number),
+        None if outcome is None else _outcome(outcome),
+        components or {},
+        *texts,
     )
 
 

@@ -22,11 +22,13 @@ class FailureCount:
     """Counts of one function's calls and failures.
 
     Attributes:
+        kind: what it is, in words.
         calls: samples that it was called for.
         timed_out, error: those that it had no score for.
         last: the latest failure in words.
     """
 
+    kind: str = "reward function"
     calls: int = 0
     timed_out: int = 0
     error: int = 0
@@ -334,7 +336,7 @@ def too_many_failures(failures: Mapping[str, FailureCount], limits: Limits) -> U
     for name, count in failures.items():
         if count.failed >= limits.min_failures and count.failed > limits.max_failed_share * count.calls:
             return UserError(
-                f"reward function {name!r} failed on {count.failed} of {count.calls} samples "
+                f"{count.kind} {name!r} failed on {count.failed} of {count.calls} samples "
                 f"({count.failed / count.calls:.0%}: {count.timed_out} timed out, {count.error} errors); the last: "
                 f"{count.last}. At most {limits.max_failed_share:.0%} may fail. Fix the function, or give it more time or "
                 "memory (--reward_timeout_s, --reward_memory_mb; of a RewardPool timeout_s, memory_limit_bytes), or allow more failures "

@@ -40,6 +40,10 @@ ALLOWED = {
         "rewards/pool/worker_main.py",
         "pickle.loads",
     ): "samples that the parent sends through a pipe; answers go back as JSON",
+    (
+        "rewards/environment.py",
+        "pickle.loads",
+    ): "the state of the user's environment, in a worker process, as one of the same pool wrote it",
     ("rewards/pool/pickling.py", "pickle.loads"): "the user's reward function, which the parent sends",
     ("rlvr/__init__.py", "import_module"): "our own modules, from a table in the same file",
     ("rlvr/chat/loop.py", "input"): "a line that the user types, as text",
