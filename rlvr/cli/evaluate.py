@@ -67,6 +67,11 @@ def add_evaluation_flags(
     add("--top_p", type=float, default=1.0, metavar="X", help="1 is all tokens")
     add("--max_new_tokens", type=int, default=256, metavar="N", help="most tokens of a response")
     add("--max_length", type=int, default=2048, metavar="N", help="most tokens of prompt and response")
+    add(
+        "--environment", metavar="FILE.py:CLASS",
+        help="what answers the model's turns; the last turn is graded, and what the environment pays is reported besides",
+    )  # fmt: skip
+    add("--max_turns", type=int, metavar="N", help="most turns of the model with an environment; 8 by default")
     add("--engine", choices=[name for name in ENGINES if name != "replay"], default="hf", help="what samples")
     add("--generation_batch_size", type=int, default=64, metavar="N", help="most sequences at once in a process")
     add("--seed", type=int, default=0, metavar="N", help="of sampling and of drawing problems")
@@ -122,12 +127,18 @@ def _read_beside(a: argparse.Namespace) -> dict[str, Sequence[Line]]:
 def check_evaluation_flags(arguments: argparse.Namespace) -> None:
     """Raise `UserError` where a value is out of range, or flags don't go together."""
     for name, least in (
-        ("num_generations", 1), ("max_new_tokens", 1), ("generation_batch_size", 1), ("max_samples", 1), ("num_threads", 1),
+        ("num_generations", 1), ("max_new_tokens", 1), ("generation_batch_size", 1), ("max_samples", 1), ("num_threads", 1), ("max_turns", 1),
         ("top_k", 0), ("temperature", 0),
     ):  # fmt: skip
         value = getattr(arguments, name)
         if value is not None and not value >= least:
             raise UserError(f"--{name} {value}: must be at least {least}")
+    if arguments.environment is not None and arguments.engine == "vllm":
+        raise UserError("--environment: --engine vllm gives one turn and no more; take --engine hf, generate or paged")
+    if arguments.environment is None and arguments.max_turns is not None:
+        raise UserError(
+            "--max_turns has no effect without --environment, as a response is one turn: leave it out, or give that"
+        )
     if not 0 < arguments.top_p <= 1:
         raise UserError(f"--top_p {arguments.top_p}: must lie above 0 and be at most 1")
     if arguments.max_new_tokens >= arguments.max_length:
@@ -192,6 +203,7 @@ def _rows(result: Mapping[str, Any]) -> list[str]:
         "in format",
         "truncated",
         "length, tokens",
+        *([] if "turns" not in result else ["turns", "environment, mean score"]),
         *statuses,
         *scores,
     ]
@@ -206,6 +218,10 @@ def _cell(part: Mapping[str, Any], row: str) -> str:
         return f"{low:.1%} to {high:.1%}"
     if row == "length, tokens":
         return f"{part['length_tokens']:.1f}"
+    if row == "turns":
+        return f"{part['turns']:.2f}"
+    if row == "environment, mean score":
+        return f"{part['environment']:.4f}"
     if kind == "verdict":
         return str(part["statuses"].get(name, 0))
     if kind == "mean":

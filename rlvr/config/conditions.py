@@ -338,7 +338,10 @@ def has_reward_model(c: Any) -> bool:
     instead="give --reward_workers N (1 or more)",
 )
 def runs_workers(c: Any) -> bool:
-    """Functions that are not rlvr's own might hang, so they run in worker processes unless the user says otherwise."""
+    """Functions that are not rlvr's own might hang, so they run in worker processes unless the user says otherwise; an environment
+    always does."""
+    if c.env.environment is not None:
+        return True
     if c.reward.reward_workers is not None:
         return c.reward.reward_workers > 0
     from rewards import names, resolve
@@ -356,6 +359,11 @@ def has_weights_by_position(c: Any) -> bool:
 @condition(why=" without --rl_multi_objective (or --rl_env_type multi_objective)", instead="give that")
 def has_weights_by_name(c: Any) -> bool:
     return is_multi_objective(c)
+
+
+@condition(why=" without --environment, as a response is one turn", instead="give that")
+def has_turns(c: Any) -> bool:
+    return c.env.environment is not None
 
 
 @condition(why=" without --rl_env_type, whose settings it holds", instead="give that")

@@ -150,8 +150,13 @@ class RewardConfig:
 
 @dataclass
 class EnvConfig:
-    """From the scores of a response to its reward."""
+    """What answers the policy, and the way from the scores of a response to its reward."""
 
+    environment: str | None = None
+    """Class that answers the policy's turns, `path/to/file.py:Class` or `package.module:Class`, with the methods `reset(problem)` and
+    `step(text)`. A response is a whole episode then, and its scores can be paid by the reward function `environment`."""
+    max_turns: Annotated[int, at_least(1), read_when(run.has_turns)] = 8
+    """Most turns of the policy in an episode; `max_new_tokens` counts the tokens of all, and the environment's between them."""
     rl_env_type: Literal["text_generation", "multi_objective", "preference_comparison"] | None = None
     """`text_generation`: the weighted total of its scores (what is done without this flag). `multi_objective`: named
     objectives with weights. `preference_comparison`: the share of the other responses to its prompt that it beats."""

@@ -9,6 +9,9 @@ from rlvr.errors import UserError, did_you_mean, listed
 NEURAL = "reward_model"
 """Name of the neural model's scores among those of functions, in metrics and in weights."""
 
+PLAYED = "environment"
+"""Name of the reward function that pays the scores of `--environment`."""
+
 _OF_ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "text_generation": (),
     "multi_objective": (),
@@ -23,7 +26,11 @@ def is_multi_objective(config: Any) -> bool:
 
 
 def function_names(config: Any) -> list[str]:
-    """Names of the reward functions: `--reward_functions`, or else the objectives that are functions."""
+    """Names of the reward functions: `--reward_functions`, or else the objectives that are functions, or else what pays the scores of
+    the environment, if there is one and nothing else pays."""
+    pays_nothing = not (config.reward.reward_functions or config.model.rm_checkpoint_path or is_multi_objective(config))
+    if pays_nothing and config.env.environment is not None:
+        return [PLAYED]
     if config.reward.reward_functions or not is_multi_objective(config):
         return list(config.reward.reward_functions)
     owners = (

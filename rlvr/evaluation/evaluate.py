@@ -29,6 +29,7 @@ from rlvr.evaluation.records import Line, Records
 from rlvr.evaluation.summary import summarise, summarise_each
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Sampling
+from rlvr.rollout.episodes import MAX_TURNS
 from rlvr.scorers.rules import RLVRRewardModel
 from rlvr.tracking.terminal import counting_bar
 
@@ -36,7 +37,7 @@ from rlvr.tracking.terminal import counting_bar
 IDENTITY = (
     "model", "dataset", "split", "max_samples", "question_column", "answer_column", "conversation_template_config",
     "reward_functions", "reward_options", "num_generations", "temperature", "top_k", "top_p", "max_new_tokens", "max_length",
-    "engine", "generation_batch_size", "seed", "mixed_precision",
+    "engine", "environment", "max_turns", "generation_batch_size", "seed", "mixed_precision",
 )  # fmt: skip
 
 
@@ -54,6 +55,8 @@ def open_policy(a: argparse.Namespace) -> Policy:
         process.device,
         template=a.conversation_template_config,
         engine=a.engine,
+        environment=a.environment,
+        max_turns=a.max_turns or MAX_TURNS,
         mixed_precision=a.mixed_precision,
         trust_remote_code=a.trust_remote_code,
     )

@@ -19,7 +19,7 @@ from rlvr.evaluation.prompts import EvalPrompt
 from rlvr.evaluation.records import Line
 from rlvr.evaluation.summary import as_metrics
 from rlvr.prompting.conversation import Conversation
-from rlvr.rollout.engine import Engine, Rollout, Sampling
+from rlvr.rollout.engine import Engine, EpisodeEnd, Rollout, Sampling
 from rlvr.scorers.rules import sample_of
 
 
@@ -35,6 +35,8 @@ class GradedResponse:
     tokens: int
     correct_anyway: bool
     """Right, or right but for the tags, which a model that was not trained on them leaves out."""
+    end: EpisodeEnd | None = None
+    """How the episode ended, where an environment has played."""
 
     def figures(self) -> Line:
         """The line that `rlvr/evaluation/summary.py` reads."""
@@ -49,6 +51,7 @@ class GradedResponse:
             "format": self.in_format,
             "finished": self.sample.finished,
             "tokens": self.tokens,
+            **({} if self.end is None else {"turns": self.end.turns, "environment": self.end.score}),
         }
 
 
@@ -174,5 +177,8 @@ class Evaluator:
         problem, tags = asked.prompt.problem, self.conversation.tags
         judge = partial(grade, sample.response, problem.answer or "", question=problem.question)
         outcome, in_format = verified or judge(tags=tags), tags.is_well_formed(sample.response)
+        if rollout.end is not None and rollout.end.failure:
+            outcome = Outcome("error", message=f"the environment failed: {rollout.end.failure}")
         correct_anyway = outcome.correct or (verified is None and not in_format and judge().correct)
-        return GradedResponse(asked, number, sample, outcome, in_format, len(rollout.action_ids), correct_anyway)
+        tokens = len(rollout.action_ids)
+        return GradedResponse(asked, number, sample, outcome, in_format, tokens, correct_anyway, rollout.end)

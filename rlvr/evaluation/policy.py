@@ -12,6 +12,7 @@ from rlvr.boost.plugins import resolve_precision
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 from rlvr.prompting.conversation import Conversation, choose_template
 from rlvr.rollout.engine import Engine
+from rlvr.rollout.episodes import MAX_TURNS, play
 from rlvr.rollout.registry import make_engine
 
 
@@ -43,17 +44,19 @@ class Policy:
         *,
         template: str = "auto",
         engine: str = "hf",
+        environment: str | None = None,
+        max_turns: int = MAX_TURNS,
         mixed_precision: str = "auto",
         trust_remote_code: bool = False,
     ) -> "Policy":
-        """Load everything but the weights.
+        """Load everything but the weights. With an environment a response is an episode of at most `max_turns`.
 
         Raises:
-            UserError: a model, template or engine that can't be used.
+            UserError: a model, template, engine or environment that can't be used.
         """
         tokenizer = load_tokenizer(name, trust_remote_code)
         conversation = Conversation(choose_template(template, tokenizer), tokenizer)
-        made = make_engine(engine, tokenizer)
+        made = play(make_engine(engine, tokenizer), conversation, environment, max_turns)
         made.autocast = resolve_precision(mixed_precision, device) == "bf16"
         return cls(name, tokenizer, conversation, made, device, trust_remote_code)
 

@@ -14,6 +14,9 @@ from rewards.outcome import Status
 from rlvr.evaluation.records import Line
 from rlvr.evaluation.statistics import majority_at_k, mean_interval, pass_at_k
 
+PLAYED = ("turns", "environment")
+"""Figures of an episode with an environment: the policy's turns, and what the environment paid."""
+
 
 def summarise(lines: Sequence[Line]) -> dict[str, Any]:
     """All figures of some responses, which hold equally many samples of each problem.
@@ -21,7 +24,8 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
     Returns:
         `accuracy` (mean share of right answers) with `accuracy_95`, `accuracy_anyway` (with those right but for the
         answer tags, the figure for a model that was never asked for them), `pass@k` and `maj@k` for k = 2, 4, ... and all
-        samples, `format`, `truncated`, `length_tokens`, `statuses`, `rewards`.
+        samples, `format`, `truncated`, `length_tokens`, `statuses`, `rewards`; with an environment the means of `turns` and of
+        `environment`, its scores.
 
     Raises:
         ValueError: there are none.
@@ -47,7 +51,8 @@ def summarise(lines: Sequence[Line]) -> dict[str, Any]:
         "statuses": dict(Counter(line["status"] for line in lines).most_common()),
         "rewards": _mean_scores(lines),
     }
-    return found
+    # Where an environment has played.
+    return found | {name: fmean(line[name] for line in lines) for name in PLAYED if name in lines[0]}
 
 
 def summarise_each(lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
@@ -64,7 +69,7 @@ def as_metrics(lines: Sequence[Line]) -> dict[str, float]:
 
     Returns:
         `problems`, `accuracy` with `accuracy_low` and `accuracy_high` (the ends of its 95 % interval), `accuracy_anyway`, `pass_at_K`
-        and `maj_at_K`, `format`, `truncated`, `length_tokens`, and the number of responses with each verdict, `num_wrong` and so
+        and `maj_at_K`, `format`, `truncated`, `length_tokens` (and `turns`, `environment`), and the number of responses with each verdict, `num_wrong` and so
         on; shares in [0, 1].
     """
     parts = summarise_each(lines)
@@ -79,7 +84,8 @@ def _as_metrics(prefix: str, summary: Mapping[str, Any]) -> dict[str, float]:
     low, high = summary["accuracy_95"]
     found = {
         name: summary[name]
-        for name in ("problems", "accuracy", "accuracy_anyway", "format", "truncated", "length_tokens")
+        for name in ("problems", "accuracy", "accuracy_anyway", "format", "truncated", "length_tokens", *PLAYED)
+        if name in summary
     }
     found |= {"accuracy_low": low, "accuracy_high": high}
     # pass_at_4 rather than pass@4: not every tracker takes an @ in a name.

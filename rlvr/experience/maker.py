@@ -152,6 +152,10 @@ class BaseExperienceMaker(ABC):
     def saved_reference(self) -> SavedPart | None:
         """The reference, for checkpoints; None where there is none of its own."""
 
+    def close(self) -> None:
+        """End worker processes."""
+        self.reward_model.close()
+
     @torch.no_grad()
     def make_experience(
         self, prompts: Sequence[Prompt], meter: Meter, *seed: int | str, monte_carlo: bool = False
@@ -385,6 +389,10 @@ class NaiveExperienceMaker(BaseExperienceMaker):
         self.actor, self.critic, self.reference, self.engine = actor, critic, reference, engine
         self.tokenizer, self.conversation = tokenizer, conversation
         self.offload_reference = offload_reference
+
+    def close(self) -> None:
+        super().close()
+        self.engine.close()
 
     def sampling_weights(self) -> AbstractContextManager[Any]:
         return self.actor.full_weights()

@@ -6,6 +6,7 @@ over a response, averaged over responses; `docs/curves.md` explains each.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from rlvr.core.kl import kl_estimate
 from rlvr.core.mismatch import BOUNDS, Correction, Level, importance_weights, log_ratios, ratios
 from rlvr.experience.scoring import ModelScores
 from rlvr.experience.verdicts import Verdicts
-from rlvr.rollout.engine import Rollout
+from rlvr.rollout.engine import Ended, Rollout
 from rlvr.scorers.rules import metrics_of
 from rlvr.tracking.meter import Meter
 
@@ -69,8 +70,17 @@ def record_samples(
         meter.add("response/length_tokens", len(rollout.action_ids))
         meter.add("response/truncated", float(not rollout.finished))
         meter.add_count("val/num_eos_tokens", int(torch.isin(rollout.action_ids, torch.tensor(list(stop_ids))).sum()))
-        for name, value in metrics_of(result).items():
+        for name, value in (metrics_of(result) | _metrics_of_episode(rollout)).items():
             meter.add(name, value)
+
+
+def _metrics_of_episode(rollout: Rollout) -> dict[str, float]:
+    """An episode's share in the metrics of an environment; none without one."""
+    if rollout.end is None:
+        return {}
+    ended = {f"environment/ended_{why}": float(rollout.end.ended == why) for why in get_args(Ended)}
+    tokens = len(rollout.response_ids) - len(rollout.action_ids)
+    return {"environment/turns": rollout.end.turns, "environment/length_tokens": tokens, **ended}
 
 
 def record_mismatch(

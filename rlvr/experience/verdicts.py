@@ -73,7 +73,9 @@ def judge(rollouts: Sequence[Rollout], results: Sequence[Combined], config: Conf
     finished = torch.tensor([r.finished for r in rollouts], dtype=torch.bool)
     # No total: no reward function applied (a bad gold, say). That is not a score of 0: `scored` keeps it out of the loss.
     totals = torch.tensor([r.total or 0.0 for r in results], dtype=torch.float32)
-    scored = torch.tensor([r.total is not None for r in results], dtype=torch.bool)
+    # So does an environment that failed: what it would have said is not known.
+    failed = [r.end is not None and bool(r.end.failure) for r in rollouts]
+    scored = torch.tensor([r.total is not None for r in results]) & ~torch.tensor(failed)
     # A threshold of the user's goes before the verdicts of rules; neural models give none.
     if a.positive_threshold is not None:
         right = [r.total is not None and r.total > a.positive_threshold for r in results]

@@ -6,7 +6,7 @@
 `choose_template` finds the template for a tokenizer; `attach_chat_template` hands it on with a saved model. The keys of a
 template file are described in `rlvr/prompting/template.py`.
 
-Left out on purpose: tool calls, and PPO on dialogues of several turns: a problem is one question.
+Left out on purpose: the tool roles of chat templates; what an environment says is the user's turn, which every template has.
 """
 
 import json
@@ -33,6 +33,9 @@ _RAISED_IN_TEMPLATES = (
     MemoryError,
 )
 """What jinja lets out of the sandbox of a template besides its own errors."""
+
+_PROBE = "There are seventytwo pens"
+"""An assistant's turn that no template contains."""
 
 
 class Conversation:
@@ -166,6 +169,27 @@ class Conversation:
             else:
                 too_long = middle
         return best
+
+    def encode_observation(self, text: str, turn: Sequence[int]) -> list[int]:
+        """Token ids between a turn of the assistant and its next: an environment's text as the user's turn, with what the chat template
+        puts around it. A turn that has not ended itself, by the token that the template ends it with, is ended.
+
+        Args:
+            turn: token ids of the assistant's turn; they stay as they are.
+
+        Raises:
+            UserError: the chat template refuses a second turn of the user, or leaves one of the two out.
+        """
+        answered = [*self.messages("probe", _PROBE), {"role": "user", "content": text}]
+        _, _, rest = self.render(answered, add_generation_prompt=True).partition(_PROBE)
+        if text.strip() not in rest:
+            raise UserError(
+                f"conversation template {self.template.source}, key 'chat_template': leaves out what an environment says after the "
+                "assistant's turn; take a template that renders several turns (`rlvr template list`)"
+            )
+        ids = self.encode(rest)
+        ended = bool(ids and turn) and ids[0] == turn[-1] and ids[0] in self.stop_ids
+        return ids[1:] if ended else ids
 
     def format_response(self, thought: str, answer: str) -> str:
         """A response in the template's format, each tag as often as the template says."""

@@ -42,7 +42,6 @@ from rlvr.prompting.conversation import Conversation, attach_chat_template, choo
 from rlvr.ray.cluster import code_versions, work_in
 from rlvr.ray.splitting import Piece, Request, in_groups, into_buckets, rows_of
 from rlvr.rollout.engine import Rollout, Sampling
-from rlvr.rollout.registry import make_engine
 from rlvr.run import parts as build
 from rlvr.scorers.build import make_reward_model
 from rlvr.tracking.meter import Meter
@@ -250,8 +249,7 @@ class Generates(BasePPORole):
         """Gives the `Actor` with whole weights within the block. Collective to enter."""
 
     def _build_engine(self) -> None:
-        self.engine = make_engine(self.config.rollout.engine, self.tokenizer)
-        self.engine.autocast = self.precision == "bf16"
+        self.engine = build.make_rollout_engine(self.config, self.tokenizer, self.conversation, self.precision)
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling, seed: Sequence[int | str]) -> Iterator[Piece]:
         """One response to each prompt of this rank, in pieces as they become ready. Collective.

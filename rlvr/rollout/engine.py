@@ -1,7 +1,7 @@
 """The interface of generation engines: `Sampling` in, `Rollout`s out, and where a response ends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
@@ -41,6 +41,33 @@ class Sampling:
     batch_size: int = 256
 
 
+Ended = Literal["done", "turns", "length", "context", "failed"]
+"""Why an episode was over: the environment said so; the turns were used up; the length limit cut a turn; an observation left no room
+for another; the environment failed."""
+
+
+@dataclass(frozen=True)
+class EpisodeEnd:
+    """How an episode with an environment ended.
+
+    Attributes:
+        ended: why.
+        turns: of the policy.
+        scores: that the environment gave, added up over the turns by name.
+        failure: what was wrong with the environment, in words; "" where nothing was.
+    """
+
+    ended: Ended
+    turns: int
+    scores: Mapping[str, float]
+    failure: str = ""
+
+    @property
+    def score(self) -> float:
+        """What the reward function `environment` pays: the score of that name, or else the sum of all."""
+        return self.scores.get("score", sum(self.scores.values()))
+
+
 @dataclass(frozen=True)
 class Rollout:
     """One response, without padding: the turns of the policy, and between them those of an environment, if there is one.
@@ -58,6 +85,7 @@ class Rollout:
         logprobs: [A] float32, the logprob of each token that the policy chose at the sampling temperature, over the whole
             vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
         action_mask: [R] true on the A tokens that the policy chose; None if it chose all of them.
+        end: how the episode ended; None without an environment.
         version: of the weights that sampled it, the number of episodes that they had learned from; None where the process that
             learns samples for itself, with the weights that it has.
     """
@@ -67,6 +95,7 @@ class Rollout:
     stop_reason: Literal["stop", "length"]
     logprobs: Tensor | None = None
     action_mask: Tensor | None = None
+    end: EpisodeEnd | None = None
     version: int | None = None
 
     @property
@@ -83,6 +112,14 @@ class Rollout:
         """The tokens of the policy's last turn; all of them where there is one turn only."""
         ends = self.turn_ends[:-1].nonzero()
         return self.action_ids[int(ends[-1]) + 1 :] if len(ends) else self.action_ids
+
+    @property
+    def turns(self) -> list[Tensor]:
+        """The tokens of each turn, the policy's and an environment's in alternation."""
+        if self.action_mask is None:
+            return [self.response_ids]
+        changes = (self.action_mask[1:] != self.action_mask[:-1]).nonzero().squeeze(1) + 1
+        return list(self.response_ids.tensor_split(changes))
 
     @property
     def turn_ends(self) -> Tensor:
@@ -131,10 +168,40 @@ class Engine(ABC):
         """All that `stream` gives."""
         return [rollout for batch in self.stream(model, prompts, sampling, seed) for rollout in batch]
 
+    def close(self) -> None:  # noqa: B027  most have nothing to do
+        """End worker processes, if it has any."""
+
     def report(self, finished: int, total: int, tokens: int) -> None:
         """Tell `on_progress`, if anybody listens."""
         if self.on_progress is not None:
             self.on_progress(finished, total, tokens)
+
+
+class ReorderBuffer:
+    """Collects `count` rollouts by their place, and hands out what is complete from the front: rows end in another order
+    than that of their prompts.
+
+    Attributes:
+        tokens: response tokens of all that came so far.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._waiting: list[Rollout | None] = [None] * count
+        self._taken = 0
+        self.tokens = 0
+
+    def add(self, index: int, rollout: Rollout) -> None:
+        """Take the rollout that belongs at `index`."""
+        self._waiting[index] = rollout
+        self.tokens += len(rollout.response_ids)
+
+    def take(self) -> list[Rollout]:
+        """The rollouts up to the first that is missing, each once."""
+        ready: list[Rollout] = []
+        while self._taken < len(self._waiting) and (rollout := self._waiting[self._taken]) is not None:
+            ready.append(rollout)
+            self._waiting[self._taken], self._taken = None, self._taken + 1
+        return ready
 
 
 def cut_into_parts(prompts: Sequence["Prompt"], size: int) -> list[list[int]]:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlvr.core.seeding import derive_seed
 from rlvr.rollout.decode import STRINGS_EVERY, Decoder, Ended, ForwardCall, can_decode, inference
-from rlvr.rollout.engine import Engine, Rollout, Sampling, cut_at_stop, cut_into_parts
+from rlvr.rollout.engine import Engine, ReorderBuffer, Rollout, Sampling, cut_at_stop, cut_into_parts
 from rlvr.rollout.generate import GenerateEngine
 
 if TYPE_CHECKING:
@@ -18,33 +18,6 @@ if TYPE_CHECKING:
 
 
 REPORT_EVERY_S = 0.2
-
-
-class ReorderBuffer:
-    """Collects `count` rollouts by their place, and hands out what is complete from the front: rows end in another order
-    than that of their prompts.
-
-    Attributes:
-        tokens: response tokens of all that came so far.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._waiting: list[Rollout | None] = [None] * count
-        self._taken = 0
-        self.tokens = 0
-
-    def add(self, index: int, rollout: Rollout) -> None:
-        """Take the rollout that belongs at `index`."""
-        self._waiting[index] = rollout
-        self.tokens += len(rollout.response_ids)
-
-    def take(self) -> list[Rollout]:
-        """The rollouts up to the first that is missing, each once."""
-        ready: list[Rollout] = []
-        while self._taken < len(self._waiting) and (rollout := self._waiting[self._taken]) is not None:
-            ready.append(rollout)
-            self._waiting[self._taken], self._taken = None, self._taken + 1
-        return ready
 
 
 def _batches(prompts: Sequence["Prompt"], size: int) -> list[list[int]]:

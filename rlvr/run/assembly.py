@@ -23,7 +23,6 @@ from rlvr.journal.keeper import JournalKeeper
 from rlvr.models.actor import Actor
 from rlvr.models.loading import load_tokenizer, resolve_source
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
-from rlvr.rollout.registry import make_engine
 from rlvr.run import parts as build
 from rlvr.run.console import ConsoleView
 from rlvr.run.session import Session, check_same_start, print_header
@@ -153,7 +152,7 @@ def train(config: Config, session: Session, plan: BatchPlan, host: Host) -> None
     finally:
         run.view.close()
         trainer.tracker.close()
-        trainer.maker.reward_model.close()
+        trainer.maker.close()
     kinds = ["modeling"] if config.model.lora_merge else []
     kinds += ["adapter"] if trainer.learner.has_adapter else []
     roles = ["actor", "critic"] if trainer.learner.has_critic else ["actor"]
@@ -192,8 +191,7 @@ class LocalHost:
 
     def make_trainer(self, parts: Parts) -> LocalPPOTrainer:
         config, tokenizer, conversation = self.config, parts.tokenizer, parts.conversation
-        engine = make_engine(config.rollout.engine, tokenizer)
-        engine.autocast = self.precision == "bf16"
+        engine = build.make_rollout_engine(config, tokenizer, conversation, self.precision)
         engine.on_progress = parts.view.on_generated if parts.view is not None else None
         models = build.make_models(config, self.plan, self.process.device)
         r = config.rollout

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rewards import Sample
 from rlvr.boost.health import Work, present_work, report_progress
 from rlvr.memory.usage import readable
 from rlvr.tracking.samples import tracked_samples
@@ -177,7 +178,7 @@ class ConsoleView(Callback):
             row: dict[str, Any] = {
                 "step": episode,
                 "prompt": sample.prompt,
-                "response": sample.response,
+                "response": _text_of(sample),
                 "gold": sample.gold,
                 "score": result.total,
                 "verdict": verdict,
@@ -186,11 +187,16 @@ class ConsoleView(Callback):
                 append_json(self.samples_path, row)
             if index < SAMPLES_SHOWN:
                 self.console.print(
-                    f"    [dim]{escape(_short(sample.question or sample.prompt))}[/] {escape(_short(sample.response))} "
+                    f"    [dim]{escape(_short(sample.question or sample.prompt))}[/] {escape(_short(_text_of(sample)))} "
                     f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
                     highlight=False,
                     soft_wrap=True,
                 )
+
+
+def _text_of(sample: Sample) -> str:
+    """The response; of an episode with an environment, all turns."""
+    return "\n".join(sample.columns.get("environment_turns") or [sample.response])
 
 
 def _short(text: str, limit: int = 300) -> str:
@@ -220,6 +226,7 @@ def evaluation_lines(metrics: Mapping[str, float], episodes: int, temperature: f
         parts += [f"{k.replace('_at_', '@')} {of_it[k]:.1%}" for k in _largest_k(of_it)]
         parts += [f"{of_it['length_tokens']:.0f} tokens a response"] if "length_tokens" in of_it else []
         parts += [f"{of_it['format']:.0%} in format"] if "format" in of_it else []
+        parts += [f"score {of_it['environment']:.3f} in {of_it['turns']:.1f} turns"] if "turns" in of_it else []
         yield f"{what} after {episodes} episodes ({', '.join(parts)})"
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rewards import resolve
+from rewards import resolve, resolve_environment
+from rewards.environment import TakeTurn
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.consistency import digest, function_digest
 from rlvr.boost.optimizer import make_optimizer
@@ -39,6 +40,8 @@ from rlvr.prompting.conversation import Conversation
 from rlvr.prompting.lint import require_template
 from rlvr.prompting.template import AS_IS
 from rlvr.rollout.engine import Engine, Sampling
+from rlvr.rollout.episodes import play
+from rlvr.rollout.registry import make_engine
 from rlvr.run.folder import run_state
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
@@ -286,6 +289,30 @@ def boost(
     return Boosted(booster, model, optimizer, lr_scheduler, grad_clip=clip, precision=precision)
 
 
+def make_rollout_engine(
+    config: Config, tokenizer: PreTrainedTokenizerBase, conversation: Conversation, precision: str
+) -> Engine:
+    """The engine that the settings ask for, with the environment that they ask for.
+
+    Raises:
+        UserError: an engine, or an environment, that can't be used.
+    """
+    engine = make_engine(config.rollout.engine, tokenizer)
+    r, e = config.reward, config.env
+    engine = play(
+        engine,
+        conversation,
+        e.environment,
+        e.max_turns,
+        workers=r.reward_workers or None,
+        timeout_s=r.reward_timeout_s,
+        memory_limit_bytes=r.reward_memory_mb * 2**20,
+        max_failed_share=r.max_reward_failures,
+    )
+    engine.autocast = precision == "bf16"
+    return engine
+
+
 def training_sampling(config: Config, conversation: Conversation) -> Sampling:
     """The sampling settings of training, with the template's stop tokens."""
     r = config.rollout
@@ -339,11 +366,14 @@ def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) ->
 def describe_data(config: Config, prompts: Prompts, ptx: Any) -> dict[str, Any]:
     """Digests of the data and of the reward functions, to be compared between processes."""
     functions = {name: function_digest(resolve(name).function) for name in function_names(config)}
+    played = None if config.env.environment is None else resolve_environment(config.env.environment).function
+    assert played is None or isinstance(played, TakeTurn)
     return {
         "prompts": {"count": len(prompts.train), "hash": prompts.fingerprint},
         "held out": {"count": len(prompts.test), "hash": prompts.held_out_fingerprint},
         "ptx rows": digest(repr(ptx.items).encode()) if ptx is not None else None,
         "reward functions": functions,
+        "environment": None if played is None else function_digest(played.environment),
     }
 
 

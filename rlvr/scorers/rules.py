@@ -226,7 +226,12 @@ def metrics_of(result: Combined) -> dict[str, float]:
 def sample_of(
     tokenizer: PreTrainedTokenizerBase, problem: Problem, rollout: Rollout, tags: Tags | None = None
 ) -> Sample:
-    """A rollout as reward functions see it: the text is that of the policy's last turn, the tokens are those of all turns."""
+    """A rollout as reward functions see it.
+
+    Of several turns, the text is that of the policy's last, and the tokens are those of all. Where an environment has played, there are
+    two columns more: `environment_scores`, its scores by name (None if it failed), and `environment_turns`, the texts of the turns, the
+    policy's and its in alternation.
+    """
     sample = make_sample(
         tokenizer,
         rollout.prompt_ids.tolist(),
@@ -239,7 +244,14 @@ def sample_of(
     )
     if rollout.action_mask is None:
         return sample
-    return replace(sample, response=tokenizer.decode(rollout.last_turn_ids.tolist(), skip_special_tokens=True))
+    last = tokenizer.decode(rollout.last_turn_ids.tolist(), skip_special_tokens=True)
+    of_episode: dict[str, Any] = {}
+    if rollout.end is not None:
+        of_episode = {
+            "environment_scores": None if rollout.end.failure else dict(rollout.end.scores),
+            "environment_turns": [tokenizer.decode(ids.tolist(), skip_special_tokens=True) for ids in rollout.turns],
+        }
+    return replace(sample, response=last, columns={**problem.columns, **of_episode})
 
 
 def make_sample(

@@ -4,6 +4,7 @@ from rlvr.config import Config, EnvConfig
 from rlvr.config.conditions import estimator_of, has_reward_model
 from rlvr.config.reward_options import (
     NEURAL,
+    PLAYED,
     function_names,
     is_multi_objective,
     parse_env_config,
@@ -12,6 +13,9 @@ from rlvr.config.reward_options import (
 )
 from rlvr.errors import UserError
 
+ONE_TURN = ("vllm", "replay")
+"""Engines that give a response and no more: vLLM's was never tried with several turns, and recorded responses can't be gone on with."""
+
 
 def check_rewards(config: Config) -> None:
     """Refuse rewards that can't work, and settings of rewards that have no effect.
@@ -19,10 +23,40 @@ def check_rewards(config: Config) -> None:
     Raises:
         UserError: says what was given, what is allowed and what to do.
     """
+    _check_turns(config)
     _check_sources(config)
     _check_neural(config)
     _check_environment(config)
     _check_weights(config)
+
+
+def _check_turns(config: Config) -> None:
+    """Refuse an environment that can't be found, and what can't do several turns."""
+    spec, engine = config.env.environment, config.rollout.engine
+    if spec is None:
+        if PLAYED in function_names(config):
+            raise UserError(
+                f"the reward function {PLAYED!r} pays the scores of an environment, and there is none: give --environment "
+                "path/to/file.py:Class"
+            )
+        return
+    from rewards import resolve_environment
+
+    resolve_environment(spec)
+    if engine in ONE_TURN:
+        raise UserError(
+            f"--environment: --engine {engine} gives one turn and no more; take --engine hf, generate or paged, or leave --environment out"
+        )
+    if has_reward_model(config):
+        raise UserError(
+            "--environment: a neural reward model (--rm_checkpoint_path) reads one question and one response, and not several turns; leave "
+            "one of them out"
+        )
+    if config.ray.num_rollout_workers or config.ray.max_staleness:
+        raise UserError(
+            "--environment: rollout workers (--num_rollout_workers, --max_staleness) generate single turns; leave them out, and the actor's "
+            "own processes play"
+        )
 
 
 def _check_sources(config: Config) -> None:

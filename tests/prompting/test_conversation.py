@@ -320,3 +320,21 @@ def test_a32_truncated_prompt_is_the_prompt_of_the_end_of_the_question(name: str
     # One character more would not have fitted.
     if 0 not in cuts:
         assert any(len(c.encode_prompt(question[cut - 1 :])) > limit for cut in cuts)
+
+
+# ---- several turns
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_an_environment_says_stands_as_the_template_writes_it(name: str) -> None:
+    """Prompt, turn and observation are, as text, the conversation that the chat template makes of them."""
+    c = conversation(name)
+    turn = c.encode_response("it is 5")
+    ids = [*c.encode_prompt("2+3?"), *turn, *c.encode_observation("no; try 6", turn)]
+    messages = [*c.messages("2+3?", "it is 5"), {"role": "user", "content": "no; try 6"}]
+    text = c.tokenizer.decode(ids, skip_special_tokens=False)
+    assert text.replace(" ", "") == c.render(messages, add_generation_prompt=True).replace(" ", "")
+    unended = c.encode("it is 5")
+    longer = c.encode_observation("no; try 6", unended)
+    assert c.tokenizer.decode(longer).replace(" ", "").startswith(c.end_of_assistant.replace(" ", ""))
+    assert len(longer) == len(ids) - len(c.encode_prompt("2+3?")) - len(unended), "the end of the turn is there once"

@@ -36,6 +36,7 @@ UNREAD = [
     ([*GRPO, "--gamma", "0.9"], "one advantage"),
     ([*GRPO, "--whiten_rewards"], "one advantage"),
     ([*GRPO, "--discount_by", "turn"], "one advantage"),
+    (["--max_turns", "3"], "without --environment"),
     (["--share_trunk", "--critic_lr", "0.1"], "learns at --lr"),
     (["--share_trunk", "--rm_pretrain", "x"], "critic of its own"),
     (["--share_trunk", "--critic_checkpoint_path", "x"], "critic of its own"),
