@@ -11,7 +11,7 @@
                 return "Yes!", True, 1.0
             return ("Higher." if guess < self.number else "Lower."), False, 0.0
 
-`reset` gets the problem: a mapping with `question`, `gold`, `seed` (a whole number, the same for all responses to a
+`reset` gets the problem: a mapping with `question`, `gold`, `tags` (the template's), `seed` (a whole number, the same for all responses to a
 problem that are compared, and another one each time that it is drawn again) and the columns of the data.
 `step` gets the text of the model's turn, without special tokens, and returns three things: what the model reads next, whether the
 episode is over, and scores: a number, a mapping of numbers by name, or None.

@@ -6,6 +6,7 @@ Here are the flags and the printed table; `rlvr/evaluation/evaluate.py` evaluate
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,9 @@ def eval_command(argv: list[str]) -> None:
     from rlvr.evaluation.evaluate import Evaluation, open_policy
 
     policy = open_policy(arguments)
-    evaluation = Evaluation(arguments, policy)
-    result = evaluation.run(policy.load())
+    with closing(policy.engine):
+        evaluation = Evaluation(arguments, policy)
+        result = evaluation.run(policy.load())
     if result is None:  # another process prints
         return
     if arguments.plot:

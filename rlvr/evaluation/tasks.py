@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -90,26 +91,27 @@ def survey(a: argparse.Namespace, report: Callable[[str], None]) -> list[Task] |
         UserError: a model, data set, template or function that can't be used, or a folder that holds something else.
     """
     policy = open_policy(a)
-    evaluations = [Evaluation(part, policy) for part in _parts(a)]  # all are read first: mistakes are told at once
-    model, tasks = policy.load(), list[Task]()
-    for evaluation in evaluations:
-        name = evaluation.a.dataset[0]
-        result = evaluation.run(model, name)
-        update_s = _seconds_of_a_pass(policy, model, evaluation) / ROWS_OF_A_PASS * PASSES_OF_AN_UPDATE
-        if result is None:
-            continue
-        rate = evaluation.tokens_per_s
-        tasks.append(
-            _task(
-                name,
-                evaluation.lines,
-                a.group_size,
-                result,
-                sampling_s=a.experience_batch_size * result["length_tokens"] / rate if rate else None,
-                update_s=update_s * a.experience_batch_size,
+    with closing(policy.engine):
+        evaluations = [Evaluation(part, policy) for part in _parts(a)]  # all are read first: mistakes are told at once
+        model, tasks = policy.load(), list[Task]()
+        for evaluation in evaluations:
+            name = evaluation.a.dataset[0]
+            result = evaluation.run(model, name)
+            update_s = _seconds_of_a_pass(policy, model, evaluation) / ROWS_OF_A_PASS * PASSES_OF_AN_UPDATE
+            if result is None:
+                continue
+            rate = evaluation.tokens_per_s
+            tasks.append(
+                _task(
+                    name,
+                    evaluation.lines,
+                    a.group_size,
+                    result,
+                    sampling_s=a.experience_batch_size * result["length_tokens"] / rate if rate else None,
+                    update_s=update_s * a.experience_batch_size,
+                )
             )
-        )
-        report(f"{name}: {tasks[-1].why}")
+            report(f"{name}: {tasks[-1].why}")
     if not tasks:
         return None
     if a.save_path:

@@ -177,6 +177,7 @@ class EpisodeEngine(Engine):
     def _sample(self, episode: _Episode) -> Sample:
         problem = episode.prompt.problem
         said = {**problem.columns, "question": problem.question, "gold": problem.answer, "seed": episode.seed}
+        said["tags"] = self.conversation.tags
         text = self.conversation.decode_response(episode.turn)
         return Sample(text, problem.answer, columns={"problem": said, "state": episode.state})
 

@@ -105,6 +105,7 @@ class ConsoleView(Callback):
     ) -> None:
         self.console = console
         self.sample_every, self.samples_path = sample_every, samples_path
+        self._told_of_failure = False
         self._collected: Collected | None = None
         self._name = "evaluating"
         self._progress = make_bar(console, live)
@@ -133,6 +134,13 @@ class ConsoleView(Callback):
 
     def on_make_experience_end(self, trainer: Any, collected: "Collected") -> None:
         self._collected = collected
+        failures = (sample.columns.get("environment_failure") for sample in collected.samples)
+        if not self._told_of_failure and (failure := next(filter(None, failures), None)):
+            self._told_of_failure = True
+            self.on_warning(
+                trainer,
+                f"the environment failed ({failure}), and its episode is left out; environment/ended_failed counts further ones",
+            )
 
     def on_learn_epoch_start(self, trainer: Any, epoch: int) -> None:
         self._phase("update")

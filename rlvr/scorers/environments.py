@@ -9,7 +9,8 @@
 The last two wrap any `RewardScorer` and are scorers themselves, so the trainer does not know the difference;
 `preference_comparison` may wrap `multi_objective`. All scores beneath stay in the metrics, a curve for each component.
 
-Left out on purpose: environments that answer back over several turns; a response ends the episode.
+Environments that answer back over several turns are elsewhere (`rewards/environment.py`, `rlvr/rollout/episodes.py`); what they pay
+comes here as the score of a reward function.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

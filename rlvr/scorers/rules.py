@@ -229,8 +229,8 @@ def sample_of(
     """A rollout as reward functions see it.
 
     Of several turns, the text is that of the policy's last, and the tokens are those of all. Where an environment has played, there are
-    two columns more: `environment_scores`, its scores by name (None if it failed), and `environment_turns`, the texts of the turns, the
-    policy's and its in alternation.
+    columns more: `environment_scores`, its scores by name (None if it failed), `environment_failure`, what went wrong ("" if nothing),
+    and `environment_turns`, the texts of the turns, the policy's and its in alternation.
     """
     sample = make_sample(
         tokenizer,
@@ -249,6 +249,7 @@ def sample_of(
     if rollout.end is not None:
         of_episode = {
             "environment_scores": None if rollout.end.failure else dict(rollout.end.scores),
+            "environment_failure": rollout.end.failure,
             "environment_turns": [tokenizer.decode(ids.tolist(), skip_special_tokens=True) for ids in rollout.turns],
         }
     return replace(sample, response=last, columns={**problem.columns, **of_episode})

@@ -127,6 +127,17 @@ def _failing(rows: Rows) -> Iterator[Finding]:
             )
 
 
+def _environment(rows: Rows) -> Iterator[Finding]:
+    name = "environment/ended_failed"
+    if rows[-1].get(name, 0.0) > 0:
+        yield Finding(
+            "broken environment",
+            f"the environment hung, crashed or failed in {rows[-1][name]:.1%} of the episodes, which were left out",
+            "mend it, or give it more time or memory (--reward_timeout_s, --reward_memory_mb)",
+            (name,),
+        )
+
+
 def _timed_out(rows: Rows) -> Iterator[Finding]:
     if _lasts(rows, "outcome/timed_out", lambda share: share > 0.02):
         yield Finding(
@@ -287,6 +298,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _hardly_right, _groups, _failing, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
+    _constant, _hardly_right, _groups, _failing, _environment, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

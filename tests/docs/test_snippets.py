@@ -18,6 +18,7 @@ ELSEWHERE = {
     "docs/interoperability.md": "tests/rewards/foreign/test_docs.py",
     "docs/rewards.md": "tests/rewards/audit/test_docs.py",
     "docs/hand_on.md": "tests/prompting/test_handed_on.py",
+    "docs/environments.md": "tests/docs/test_environments.py",
     "docs/audit.md": "tests/rewards/audit/test_docs.py",
 }
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]

@@ -103,12 +103,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory, tiny_cache: Path) -> dict[
     made = {}
     brief = re.search(r"^# brief\.py\n.*?(?=^```)", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert brief
+    page = (ROOT / "docs" / "environments.md").read_text()
+    environment = re.search(r"^# second_try\.py\n.*?(?=^```)", page, re.MULTILINE | re.DOTALL)
+    assert environment
     numbers = [(n, n + 3) for n in range(12, 36)]
     for page in PAGES:
         folder = made[page] = tmp_path_factory.mktemp(name_of(page))
         for name, text in FOREIGN.items():
             (folder / name).write_text(text)
         (folder / "brief.py").write_text(brief[0])
+        (folder / "second_try.py").write_text(environment[0])
         (folder / "lora.json").write_text('{"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}')
         rows(folder / "problems.jsonl", [{"question": f"{a}+{b}=?", "answer": str(a + b)} for a, b in numbers])
         rows(folder / "prompts.jsonl", [{"text": f"{a}+{b}=?", "answer": str(a + b)} for a, b in numbers])

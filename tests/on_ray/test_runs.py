@@ -26,6 +26,7 @@ from rlvr.ray.groups import Size, sizes
 from rlvr.replay.repeat import first_difference
 from rlvr.run import assembly
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("process")]
 
 
@@ -44,6 +45,21 @@ def test_a_journal_is_the_local_trainers_and_its_steps_are_computed_again(cast, 
     assert main(["replay", str(runs[0]), "--bisect", "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [step["same"] for step in found] == [True] * first_difference(*runs).same_steps
+
+
+def test_episodes_of_several_turns_are_the_local_trainers(cast, micro_model, tmp_path) -> None:
+    """The actor's own process plays, with an environment in workers of its own."""
+    template = json.loads((ROOT / "templates" / "tiny.json").read_text())
+    template["stop_ids"] += list("13579+-*/=")  # many ends, so that a random model takes several turns
+    (tmp_path / "template.json").write_text(json.dumps(template))
+    played = {
+        "env": {"environment": f"{ROOT}/tests/naughty_environment.py:Twice", "max_turns": 3},
+        "reward": {"reward_functions": [], "reward_timeout_s": 60.0, "reward_workers": 1},
+        "template": {"conversation_template_config": str(tmp_path / "template.json"), "template_check": "warn"},
+    }
+    runs = [train(settings(micro_model, tmp_path / str(remote), remote, **played)) for remote in (True, False)]
+    assert rows(runs[0]) == rows(runs[1]) and same(*runs)
+    assert 1 < rows(runs[0])[1]["environment/turns"] < 3
 
 
 def test_one_process_a_role_gives_the_local_trainers_losses_and_weights(cast, local, micro_model, tmp_path) -> None:

@@ -189,6 +189,8 @@ def test_some_failures_cost_their_episodes_alone(micro_model, files, tmp_path, c
     assert train(micro_model, files, tmp_path / "run", *words, environment="Obedient") == 0
     (row,) = [row for row in rows(tmp_path / "run") if "environment/turns" in row]
     assert row["environment/ended_failed"] == 0.25 and row["objective/scores"] == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("the environment failed (error: ValueError: it), and its episode is left out") == 1
 
 
 @pytest.mark.parametrize(

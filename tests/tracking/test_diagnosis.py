@@ -58,6 +58,7 @@ SICK: dict[str, dict[str, Any]] = {
     "constant reward": {"objective__scores_std": 0.0},
     "groups without signal": {"objective__groups_with_signal": 0.05},
     "a fails": {"reward__a__failed": 0.01},
+    "broken environment": {"environment__ended_failed": 0.01},
     "grader time-outs": {"outcome__timed_out": 0.05},
     "responses are cut": {"response__truncated": 0.59},
     "hardly anything is right": {"outcome__correct": 0.004},
@@ -96,7 +97,7 @@ def test_every_check_is_tried() -> None:
     assert len(SICK) == len(CHECKS)
 
 
-AT_ONCE = ("a fails", "skipped steps (actor)", "constant reward", "responses are cut")
+AT_ONCE = ("a fails", "broken environment", "skipped steps (actor)", "constant reward", "responses are cut")
 
 
 @pytest.mark.parametrize("name", [n for n in SICK if n not in AT_ONCE])
