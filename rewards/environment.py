@@ -14,7 +14,7 @@
 `reset` gets the problem: a mapping with `question`, `gold`, `tags` (the template's), `seed` (a whole number, the same for all responses to a
 problem that are compared, and another one each time that it is drawn again) and the columns of the data.
 `step` gets the text of the model's turn, without special tokens, and returns three things: what the model reads next, whether the
-episode is over, and scores: a number, a mapping of numbers by name, or None.
+episode is over, and scores: a number, a mapping of numbers by name (not paid where the name begins with `_`), or None.
 
 An environment runs in the worker processes of a `RewardPool`, with its deadlines and limits: `as_function` makes a function of it that takes
 one turn. Any worker may take the next one, so between turns an environment is bytes, which go through the pool's process unread; a
@@ -26,6 +26,7 @@ sampled.
 """
 
 import base64
+import inspect
 import json
 import math
 import pickle
@@ -42,7 +43,7 @@ MAX_STATE_BYTES = 2**24
 
 
 class Environment(Protocol):
-    """What a class needs to be an environment; it is made anew for each episode, without arguments."""
+    """What a class needs to be an environment. It is made anew for each episode, with the options that the settings have for it."""
 
     def reset(self, problem: Mapping[str, Any]) -> None:
         """Begin an episode. The model has read the question."""
@@ -81,14 +82,20 @@ class TakeTurn:
         environment: makes one.
     """
 
-    def __init__(self, environment: Callable[[], Environment]) -> None:
+    def __init__(self, environment: Callable[..., Environment]) -> None:
         self.environment = environment
         self.__name__ = getattr(environment, "__name__", type(environment).__name__)
+        own = inspect.signature(type(self).__call__).parameters
+        options = inspect.signature(environment).parameters
+        kept = [
+            p.replace(kind=p.KEYWORD_ONLY) for p in options.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        self.__signature__ = inspect.Signature([own[name] for name in ("response", "problem", "state")] + kept)
         # Sending it to another process (`pool.pickling`) needs the module that the environment comes from.
         self.__module__ = environment.__module__
 
-    def __call__(self, response: str, problem: Mapping[str, Any], state: bytes) -> Score:
-        """The answer to `response`. `state` is that of the answer before; empty at the first turn.
+    def __call__(self, response: str, problem: Mapping[str, Any], state: bytes, **options: Any) -> Score:
+        """The answer to `response`. `state` is that of the answer before; empty at the first turn, when `options` make an environment.
 
         Raises:
             Exception: whatever the environment raises, or what it returned is no answer.
@@ -98,7 +105,7 @@ class TakeTurn:
         if state:
             environment = pickle.loads(state)  # written below, in a worker of the same pool
         else:
-            environment = self.environment()
+            environment = self.environment(**options)
             environment.reset(problem)
         observation, done, scores = _checked(environment.step(response))
         after = b"" if done else cloudpickle.dumps(environment)
@@ -125,6 +132,11 @@ def _number(name: Any, value: Any) -> float:
     if isinstance(value, str | bytes) or not hasattr(value, "__float__") or not math.isfinite(float(value)):
         raise ValueError(f"the score {name!r} must be a finite number, not {value!r:.100}")
     return float(value)
+
+
+def paid(scores: Mapping[str, float]) -> float:
+    """What an episode's scores come to: `score` if there is one, else the sum of those whose names don't begin with `_`."""
+    return scores.get("score", sum(value for name, value in scores.items() if not name.startswith("_")))
 
 
 def read_answer(score: Score) -> Answer | Outcome:

@@ -60,11 +60,15 @@ class RewardFunction:
     @property
     def kind(self) -> str:
         """What it is, in words for messages."""
-        return "environment" if isinstance(self.function, TakeTurn) else "reward function"
+        return _kind(self.function)
 
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(self.function).parameters)
+
+
+def _kind(function: Callable[..., Any]) -> str:
+    return "environment" if isinstance(function, TakeTurn) else "reward function"
 
 
 _registered: dict[str, Callable[..., Any]] = {}
@@ -126,23 +130,32 @@ def resolve(
     catches_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     unknown = [key for key in chosen if key not in parameters and not catches_all]
     if unknown:
-        raise UserError(f"reward function {name!r} takes no option {unknown}; its arguments: {', '.join(parameters)}")
+        raise UserError(f"{_kind(function)} {name!r} takes no option {unknown}; its arguments: {', '.join(parameters)}")
     batched = any(plural in parameters for plural in PLURAL_OF.values())
     return RewardFunction(name, function, spec if isinstance(spec, str) else _place(function), chosen, batched)
 
 
-def resolve_environment(spec: str | Callable[..., Any]) -> RewardFunction:
+ENVIRONMENTS = {"calculator": "rewards.calculator:Calculator"}
+"""Environments that come with rlvr, by name."""
+
+
+def resolve_environment(
+    spec: str | Callable[..., Any] | RewardFunction, *, options: Mapping[str, Mapping[str, Any]] | None = None
+) -> RewardFunction:
     """The environment that `spec` stands for, as a function that takes turns (`rewards.environment.TakeTurn`).
 
     Args:
-        spec: `package.module:Class`, `path/to/file.py:Class`, or the class itself.
+        spec: `calculator`, `package.module:Class`, `path/to/file.py:Class`, or the class itself.
+        options: keyword arguments by the class's name.
 
     Raises:
-        UserError: a module or file can't be imported, or has no such class, or it is no environment.
+        UserError: a module or file can't be imported, or has no such class, or it is no environment; or an option that it does not take.
     """
-    if isinstance(spec, str) and ":" not in spec:
-        raise UserError(f"--environment {spec}: give path/to/file.py:Class or package.module:Class")
-    found = resolve(spec)
+    if isinstance(spec, str) and ":" not in spec and spec not in ENVIRONMENTS:
+        raise UserError(
+            f"--environment {spec}: give {', '.join(ENVIRONMENTS)}, path/to/file.py:Class or package.module:Class"
+        )
+    found = resolve(ENVIRONMENTS.get(spec, spec) if isinstance(spec, str) else spec, options=options)
     if not isinstance(found.function, TakeTurn):
         raise UserError(
             f"--environment {found.spec}: {found.name} is no environment: it must be a class with the methods reset(problem) and step(text)"

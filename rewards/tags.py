@@ -1,12 +1,14 @@
 """The response format: think and answer tags, as the conversation template names them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rewards.errors import UserError
 
 NAMES = ("think_start", "think_end", "answer_start", "answer_end")
+CALL_NAMES = ("call_start", "call_end")
+"""Tags around what a model asks of a tool; a template need not name them."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,15 @@ class Tag:
 
 @dataclass(frozen=True)
 class Tags:
-    """The four tags of a template. Nothing about them is fixed: every check goes through this class."""
+    """The tags of a template: of thought and answer, and around calls of a tool. Nothing about them is fixed: every check goes through
+    this class."""
 
     think_start: Tag
     think_end: Tag
     answer_start: Tag
     answer_end: Tag
+    call_start: Tag = Tag("<call>", 0)
+    call_end: Tag = Tag("</call>", 0)
 
     @classmethod
     def default(cls) -> "Tags":
@@ -40,13 +45,15 @@ class Tags:
         """
         if not isinstance(config, Mapping):
             raise UserError(f"response_format_tags must map {', '.join(NAMES)} to tags, not {config!r}")
-        missing, unknown = [n for n in NAMES if n not in config], [n for n in config if n not in NAMES]
+        known = (*NAMES, *CALL_NAMES)
+        missing, unknown = [n for n in NAMES if n not in config], [n for n in config if n not in known]
         if missing or unknown:
             raise UserError(
-                f"response_format_tags: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; needed are {', '.join(NAMES)}"
+                f"response_format_tags: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; needed are {', '.join(NAMES)}, "
+                f"possible {', '.join(CALL_NAMES)}"
             )
-        tags = {name: _tag(name, config[name]) for name in NAMES}
-        if len({tag.text for tag in tags.values()}) != len(NAMES):
+        tags = {name: _tag(name, config[name]) for name in known if name in config}
+        if len({tag.text for tag in tags.values()}) != len(tags):
             raise UserError(f"response_format_tags: two tags have the same text: {[t.text for t in tags.values()]}")
         return cls(**tags)
 
@@ -70,6 +77,20 @@ class Tags:
             return None
         inside = rest.rsplit(start.text, 1)[1]
         return inside.split(end.text, 1)[0].strip() if end.text in inside else None
+
+    def to_config(self) -> dict[str, dict[str, Any]]:
+        """What `from_config` makes the same tags of; tags of calls where they are not the usual ones."""
+        others = [name for name in CALL_NAMES if getattr(self, name) != getattr(Tags, name)]
+        return {name: asdict(getattr(self, name)) for name in (*NAMES, *others)}
+
+    def calls_of(self, text: str) -> list[str]:
+        """What stands between the tags of calls, in order; of a call that is not closed, all that follows.
+
+        >>> Tags.default().calls_of("so <call>1+2</call> and <call> 3*4")
+        ['1+2', '3*4']
+        """
+        parts = text.split(self.call_start.text)[1:]
+        return [part.split(self.call_end.text, 1)[0].strip() for part in parts]
 
     def is_well_formed(self, response: str) -> bool:
         """Each tag as often as the template says, in order, and only white space outside of them."""

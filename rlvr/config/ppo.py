@@ -127,7 +127,7 @@ class RewardConfig:
     reward_plugins: list[str] = field(default_factory=list)
     """Modules or Python files to import, whose decorated functions can then be named."""
     reward_options: str | None = None
-    """JSON: keyword arguments by function, such as `{"gsm8k_reward_fn": {"format_score": 0.2}}`."""
+    """JSON: keyword arguments by function (or environment), such as `{"gsm8k_reward_fn": {"format_score": 0.2}}`."""
     reward_aggregation: Literal["sum", "normalise_then_sum", "sum_then_normalise"] = "sum"
     """How the scores of several functions are added up; normalised over the responses to one prompt."""
     reward_workers: Annotated[int | None, at_least(0)] = None
@@ -154,9 +154,11 @@ class EnvConfig:
 
     environment: str | None = None
     """Class that answers the policy's turns, `path/to/file.py:Class` or `package.module:Class`, with the methods `reset(problem)` and
-    `step(text)`. A response is a whole episode then, and its scores can be paid by the reward function `environment`."""
+    `step(text)`, or `calculator`. A response is a whole episode then, and its scores can be paid by the reward function `environment`."""
     max_turns: Annotated[int, at_least(1), read_when(run.has_turns)] = 8
     """Most turns of the policy in an episode; `max_new_tokens` counts the tokens of all, and the environment's between them."""
+    discount_by: Annotated[Literal["token", "turn"], read_when(run.has_token_advantages, off="token")] = "token"
+    """The steps that `gamma` and `lam` are taken at: every token that the policy chose, or the end of each of its turns."""
     rl_env_type: Literal["text_generation", "multi_objective", "preference_comparison"] | None = None
     """`text_generation`: the weighted total of its scores (what is done without this flag). `multi_objective`: named
     objectives with weights. `preference_comparison`: the share of the other responses to its prompt that it beats."""
@@ -207,8 +209,6 @@ class AlgoConfig:
     responses to each prompt), remax (a greedy response to each prompt), reinforce_pp."""
     gamma: Annotated[float, alias("rl_gamma"), between(0, 1), read_when(run.has_token_advantages, off=1.0)] = 1.0
     """Discount per token, or per turn (`discount_by`)."""
-    discount_by: Annotated[Literal["token", "turn"], read_when(run.has_token_advantages, off="token")] = "token"
-    """The steps that `gamma` and `lam` are taken at: every token that the policy chose, or the end of each of its turns."""
     lam: Annotated[float, alias("rl_gae_lambda"), between(0, 1), read_when(run.has_critic, run.has_fixed_lambda)] = 0.95
     """Lambda of generalised advantage estimation."""
     critic_lam: Annotated[

@@ -1,10 +1,13 @@
 """Settings of rewards that need parsing: the names of reward functions and objectives, and options given as JSON."""
 
 from inspect import Parameter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlvr.config.files import parse_json
 from rlvr.errors import UserError, did_you_mean, listed
+
+if TYPE_CHECKING:
+    from rewards import RewardFunction
 
 NEURAL = "reward_model"
 """Name of the neural model's scores among those of functions, in metrics and in weights."""
@@ -107,6 +110,19 @@ def reward_options(config: Any) -> dict[str, dict[str, Any]]:
         if limit is not None and limit.default in (None, Parameter.empty):
             options[function.name] = {"max_tokens": config.rollout.max_new_tokens} | options.get(function.name, {})
     return options
+
+
+def environment_of(config: Any) -> "RewardFunction | None":
+    """The environment of the run, with its options; None if there is none.
+
+    Raises:
+        UserError: it can't be found, is none, or takes no such option.
+    """
+    if config.env.environment is None:
+        return None
+    from rewards import resolve_environment
+
+    return resolve_environment(config.env.environment, options=parse_reward_options(config.reward.reward_options))
 
 
 def reads_tags(config: Any) -> bool:

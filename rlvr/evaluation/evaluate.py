@@ -16,7 +16,7 @@ from rich.progress import Progress, TextColumn
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from rewards import load_plugins
+from rewards import load_plugins, resolve_environment
 from rlvr.boost import process as processes
 from rlvr.boost.process import gather_json
 from rlvr.config.reward_options import parse_reward_options
@@ -50,12 +50,15 @@ def open_policy(a: argparse.Namespace) -> Policy:
     disable_progress_bar()
     process = processes.start(a.seed, a.num_threads)
     load_plugins(a.reward_plugins)
+    played = None
+    if a.environment is not None:
+        played = resolve_environment(a.environment, options=parse_reward_options(a.reward_options))
     return Policy.open(
         a.model,
         process.device,
         template=a.conversation_template_config,
         engine=a.engine,
-        environment=a.environment,
+        environment=played,
         max_turns=a.max_turns or MAX_TURNS,
         mixed_precision=a.mixed_precision,
         trust_remote_code=a.trust_remote_code,

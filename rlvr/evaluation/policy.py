@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from rewards import RewardFunction
 from rlvr.boost.plugins import resolve_precision
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 from rlvr.prompting.conversation import Conversation, choose_template
@@ -44,7 +45,7 @@ class Policy:
         *,
         template: str = "auto",
         engine: str = "hf",
-        environment: str | None = None,
+        environment: RewardFunction | None = None,
         max_turns: int = MAX_TURNS,
         mixed_precision: str = "auto",
         trust_remote_code: bool = False,

@@ -297,7 +297,7 @@ class BaseExperienceMaker(ABC):
             scored=verdicts.scored.to(device),
             greedy_scores=None if verdicts.greedy is None else verdicts.greedy.to(device),
             score_norms=None if scores.squared_probs is None else score_norms(scores.logprobs, scores.squared_probs),
-            turn_ends=self._turn_ends(rollouts, scores.mask) if a.discount_by == "turn" else None,
+            turn_ends=self._turn_ends(rollouts, scores.mask) if self.config.env.discount_by == "turn" else None,
         )
 
     @staticmethod

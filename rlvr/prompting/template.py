@@ -7,7 +7,8 @@ The keys of `templates/*.json`:
 - `stop_ids`: token ids or token strings that end a response; null: the tokenizer's end token;
 - `response_format_tags`: `think_start`, `think_end`, `answer_start`, `answer_end`, each with `text` and
   `num_occur`, how often a response holds it (0: the prompt already ends in it, as DeepSeek-R1's does in `<think>`); without this key,
-  `<think>`, `</think>`, `<answer>`, `</answer>`, each once (optional);
+  `<think>`, `</think>`, `<answer>`, `</answer>`, each once (optional). `call_start` and `call_end`, around what a model asks of a tool, are
+  `<call>` and `</call>` unless they stand there too;
 - `stop_strings`: texts that end a response (optional);
 - `end_of_assistant`: text that closes the assistant's turn; null: that of the first stop id (optional);
 - `description`: one line for people (optional).
@@ -18,12 +19,12 @@ looks like a misspelt key is refused.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rewards.tags import CALL_NAMES, Tags
 from rewards.tags import NAMES as TAG_NAMES
-from rewards.tags import Tags
 from rlvr.config.files import read_json
 from rlvr.errors import UserError, did_you_mean, listed
 
@@ -123,7 +124,7 @@ class ConversationTemplate:
             "chat_template": self.chat_template,
             "system_message": self.system_message,
             "stop_ids": None if self.stop_ids is None else list(self.stop_ids),
-            "response_format_tags": {name: asdict(getattr(self.tags, name)) for name in TAG_NAMES},
+            "response_format_tags": self.tags.to_config(),
             "stop_strings": list(self.stop_strings),
             "end_of_assistant": self.end_of_assistant,
             "description": self.description,
@@ -188,7 +189,7 @@ class _Keys:
             return Tags.default()
         value = self.config[key]
         if isinstance(value, Mapping):
-            self._refuse_unknown(value, key, TAG_NAMES)
+            self._refuse_unknown(value, key, (*TAG_NAMES, *CALL_NAMES))
             for name, tag in value.items():
                 if isinstance(tag, Mapping):
                     self._refuse_unknown(tag, f"{key}.{name}", ("text", "num_occur"))

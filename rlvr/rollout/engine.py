@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from rewards.environment import paid
+
 if TYPE_CHECKING:  # settings are checked with this room, and transformers takes seconds to import
     from transformers import PreTrainedModel
 
@@ -64,8 +66,8 @@ class EpisodeEnd:
 
     @property
     def score(self) -> float:
-        """What the reward function `environment` pays: the score of that name, or else the sum of all."""
-        return self.scores.get("score", sum(self.scores.values()))
+        """What the reward function `environment` pays."""
+        return paid(self.scores)
 
 
 @dataclass(frozen=True)

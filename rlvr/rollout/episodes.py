@@ -10,12 +10,11 @@ batch as soon as they are answered. Every draw would depend on the time that a w
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from rewards import Outcome, Sample, resolve_environment
+from rewards import Outcome, RewardFunction, Sample
 from rewards.environment import Answer, read_answer
 from rewards.pool import Pending, RewardPool
 from rlvr.core.seeding import derive_seed
@@ -190,7 +189,7 @@ class EpisodeEngine(Engine):
 def play(
     engine: Engine,
     conversation: Conversation,
-    environment: str | Callable[..., Any] | None,
+    environment: RewardFunction | None,
     max_turns: int = MAX_TURNS,
     *,
     workers: int | None = None,
@@ -201,17 +200,17 @@ def play(
     """The engine, playing episodes with an environment in worker processes; as it is without one.
 
     Args:
-        environment: see `rewards.resolve_environment`.
+        environment: of `rewards.resolve_environment`.
         max_turns: as `EpisodeEngine`'s.
         workers, timeout_s, memory_limit_bytes, max_failed_share: as `RewardPool`'s; `timeout_s` is for one turn.
 
     Raises:
-        UserError: an environment, or a template, that can't be used.
+        UserError: an environment that can't be sent to a worker, or a template that can't render several turns.
     """
     if environment is None:
         return engine
     pool = RewardPool(
-        [resolve_environment(environment)],
+        [environment],
         workers=workers,
         timeout_s=timeout_s,
         memory_limit_bytes=memory_limit_bytes,

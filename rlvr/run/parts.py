@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rewards import resolve, resolve_environment
+from rewards import resolve
 from rewards.environment import TakeTurn
 from rlvr.boost.boosted import Boosted
 from rlvr.boost.consistency import digest, function_digest
@@ -20,7 +20,7 @@ from rlvr.boost.optimizer import make_optimizer
 from rlvr.boost.plugins import make_booster, resolve_precision
 from rlvr.boost.process import Replica
 from rlvr.config import Config, trains_on_generated
-from rlvr.config.reward_options import function_names, reads_tags
+from rlvr.config.reward_options import environment_of, function_names, reads_tags
 from rlvr.core.advantages import get_estimator
 from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
@@ -302,7 +302,7 @@ def make_rollout_engine(
     engine = play(
         engine,
         conversation,
-        e.environment,
+        environment_of(config),
         e.max_turns,
         workers=r.reward_workers or None,
         timeout_s=r.reward_timeout_s,
@@ -366,7 +366,8 @@ def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) ->
 def describe_data(config: Config, prompts: Prompts, ptx: Any) -> dict[str, Any]:
     """Digests of the data and of the reward functions, to be compared between processes."""
     functions = {name: function_digest(resolve(name).function) for name in function_names(config)}
-    played = None if config.env.environment is None else resolve_environment(config.env.environment).function
+    environment = environment_of(config)
+    played = None if environment is None else environment.function
     assert played is None or isinstance(played, TakeTurn)
     return {
         "prompts": {"count": len(prompts.train), "hash": prompts.fingerprint},

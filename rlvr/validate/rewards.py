@@ -5,6 +5,7 @@ from rlvr.config.conditions import estimator_of, has_reward_model
 from rlvr.config.reward_options import (
     NEURAL,
     PLAYED,
+    environment_of,
     function_names,
     is_multi_objective,
     parse_env_config,
@@ -32,17 +33,14 @@ def check_rewards(config: Config) -> None:
 
 def _check_turns(config: Config) -> None:
     """Refuse an environment that can't be found, and what can't do several turns."""
-    spec, engine = config.env.environment, config.rollout.engine
-    if spec is None:
+    engine = config.rollout.engine
+    if environment_of(config) is None:
         if PLAYED in function_names(config):
             raise UserError(
                 f"the reward function {PLAYED!r} pays the scores of an environment, and there is none: give --environment "
                 "path/to/file.py:Class"
             )
         return
-    from rewards import resolve_environment
-
-    resolve_environment(spec)
     if engine in ONE_TURN:
         raise UserError(
             f"--environment: --engine {engine} gives one turn and no more; take --engine hf, generate or paged, or leave --environment out"
@@ -77,6 +75,8 @@ def _check_sources(config: Config) -> None:
             "one for each"
         )
     named = {name.rsplit(":", 1)[-1] for name in function_names(config)}
+    if (environment := environment_of(config)) is not None:
+        named.add(environment.name)
     if unread := sorted(set(parse_reward_options(r.reward_options)) - named):
         raise UserError(
             f"--reward_options for {', '.join(unread)} have no effect: the reward functions are "

@@ -66,13 +66,14 @@ def prompts_of(conversation: Conversation, script: dict[str, Sequence[str]], gol
 @cache
 def pool_of(name: str) -> RewardPool:
     """One for all tests of the file."""
-    return RewardPool([resolve_environment(f"{FILE}:{name}")], workers=2, timeout_s=60, max_failed_share=1.0)
+    spec = name if name == "calculator" else f"{FILE}:{name}"
+    return RewardPool([resolve_environment(spec)], workers=2, timeout_s=60, max_failed_share=1.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def pools() -> Iterator[None]:
     yield
-    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow"):
+    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow", "calculator"):
         pool_of(name).close()
     pool_of.cache_clear()
 
@@ -162,6 +163,17 @@ def test_a_failure_ends_its_own_episode(conversation) -> None:
     assert [s.columns["environment_scores"] for s in samples] == [None, {"score": 0.5}, None, None]
     assert samples[1].response == "end" and samples[1].columns["level"] == 1
     assert samples[1].columns["environment_turns"] == ["x", "x", "y", "x y", "end"]
+
+
+def test_a_calculator_answers_until_there_is_no_call(conversation) -> None:
+    script = {"q": ["<call>12*12</call>", "<call>2+*</call>", "<answer>144</answer>"]}
+    engine = EpisodeEngine(Scripted(conversation, script), pool_of("calculator"), conversation, 4)
+    (rollout,) = engine.generate(
+        None, prompts_of(conversation, script), Sampling(200, stop_ids=conversation.stop_ids), (0,)
+    )  # type: ignore[arg-type]
+    turns = [conversation.tokenizer.decode(ids, skip_special_tokens=True) for ids in rollout.turns]
+    assert turns[1] == "144" and turns[3].startswith("error") and rollout.end.ended == "done"
+    assert rollout.end.scores == {"_calls": 2.0} and rollout.end.score == 0
 
 
 def test_an_empty_observation_is_a_turn(conversation) -> None:

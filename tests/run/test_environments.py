@@ -197,7 +197,7 @@ def test_some_failures_cost_their_episodes_alone(micro_model, files, tmp_path, c
     ("words", "message"),
     [
         ("--engine replay", "--engine replay gives one turn and no more; take --engine hf"),
-        ("--environment guess", "--environment guess: give path/to/file.py:Class"),
+        ("--environment guess", "--environment guess: give calculator, path/to/file.py:Class"),
         (f"--environment {FILE}:NotOne", "NotOne is no environment"),
         ("--ray --num_rollout_workers 1", "rollout workers .* generate single turns"),
         ("--rm_checkpoint_path x", "a neural reward model .* reads one question and one response"),

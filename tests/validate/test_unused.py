@@ -149,7 +149,7 @@ ALWAYS = {
     "data": "prompt_csv_url max_samples overlong_prompts eval_datasets eval_share ptx_dataset",
     "template": "conversation_template_config template_check",
     "reward": "reward_functions reward_plugins reward_options reward_aggregation reward_workers neural_reward_model",
-    "env": "rl_env_type rl_multi_objective",
+    "env": "environment rl_env_type rl_multi_objective",
     "rollout": "experience_batch_size num_generations max_length max_new_tokens temperature engine generation_batch_size",
     "algo": "preset estimator kl_coef kl_target policy_loss ratio old_logprobs mismatch_correction off_policy_mask_threshold ptx_coef "
     "entropy_coef entropy_control positive_lm_coef dynamic_sampling whiten_advantages loss_reduction truncated",
