@@ -23,7 +23,7 @@ from rlvr.errors import UserError
 from rlvr.models.batch import common_beginning
 from rlvr.models.padding_free import attends_to_all
 from rlvr.rollout.engine import Sampling
-from rlvr.rollout.kv_cache import PreallocatedCache
+from rlvr.rollout.kv_cache import PreallocatedCache, Prefixes, RowCache
 
 BLOCK = 256
 """Tokens of a block, in vocabularies of more than `SMALL`."""
@@ -216,11 +216,15 @@ ACCELERATOR_LOOKS_EVERY = 8
 
 @dataclass(frozen=True)
 class Ended:
-    """A row that has left the batch: its place among the prompts, and all that it generated, with some after its stop."""
+    """A row that has left the batch: its place among the prompts, and all that it generated, with some after its stop.
+
+    `cache` is known of its prompt and of all that it generated but the last token; None where nobody asked.
+    """
 
     row: int
     ids: list[int]
     logprobs: Tensor | None
+    cache: RowCache | None = None
 
 
 class Decoder:
@@ -234,6 +238,7 @@ class Decoder:
         generator: draws the random numbers; on the model's device.
         pad_id: what stands in padding; nothing depends on it.
         holds_stop: tells of a row's newest tokens whether their text holds a stop string.
+        prefixes: what is known of beginnings of prompts, and whether caches of ended rows are wanted for more of them.
         autocast: run the model under bfloat16 autocast.
         on_step: called after each look for ended rows with their number and the number of tokens so far.
         on_tokens: called with the newest token of each row that is left, which waits for the device; None = not called.
@@ -249,6 +254,7 @@ class Decoder:
         *,
         pad_id: int,
         holds_stop: Callable[[list[int]], bool] | None = None,
+        prefixes: Prefixes | None = None,
         autocast: bool = False,
         on_step: Callable[[int, int], None] = lambda ended, tokens: None,
         on_tokens: Callable[[dict[int, int]], None] | None = None,
@@ -258,6 +264,7 @@ class Decoder:
         self.device = generator.device
         self.draw = make_draw(sampling.temperature, sampling.top_k, sampling.top_p, generator)
         self.autocast = autocast
+        self.prefixes = prefixes if call.gaps else None
         self.prompts, self.pad_id = prompts, pad_id
         self.step = 0
         self.tokens = 0
@@ -284,17 +291,20 @@ class Decoder:
         index: dict[tuple[int, ...], int] = {}  # of each distinct prompt
         rows = torch.tensor([index.setdefault(tuple(p), len(index)) for p in self.prompts], device=self.device)
         unique = list(index)
-        alike = self._prefill_beginning(unique)
-        size = max(len(p) for p in unique)
-        # Padded on the left of what is not alike, so that the new tokens of all rows share a column.
-        ids = torch.tensor([[self.pad_id] * (size - len(p)) + list(p[alike:]) for p in unique], device=self.device)
-        lengths = torch.tensor([len(p) for p in unique], device=self.device)
+        known, begin = self._prefill_beginnings(unique)
+        new = max(len(p) - n for p, n in zip(unique, known, strict=True))
+        size = begin + new
+        # Padded on the left of what is new, so that the new tokens of all rows share a column.
+        rest = [p[n:] for p, n in zip(unique, known, strict=True)]
+        ids = torch.tensor([[self.pad_id] * (new - len(p)) + list(p) for p in rest], device=self.device)
+        lengths, cached = (torch.tensor(x, device=self.device) for x in ([len(p) for p in unique], known))
         columns = torch.arange(size, device=self.device)
-        mask = ((columns < alike) | (columns >= alike + size - lengths[:, None])).long()
-        positions = (columns[alike:] - (size - lengths[:, None])).clamp(min=0)
+        mask = (columns < begin) & (columns >= begin - cached[:, None])
+        mask = (mask | (columns >= size - (lengths - cached)[:, None])).long()
+        positions = (columns[begin:] - (size - lengths[:, None])).clamp(min=0)
         padded = any(len(p) < size for p in unique)
         # Several tokens after those in the cache need a mask to be causal by.
-        logits = self.call(self.model, ids, mask if padded or alike else None, positions, self.cache)
+        logits = self.call(self.model, ids, mask if padded or begin else None, positions, self.cache)
         limit = self.sampling.max_new_tokens
         self.cache.expand(rows, size + min(limit, FIRST_COLUMNS))
         self.lengths, self.columns, self.padded = lengths[rows], size, padded
@@ -302,9 +312,19 @@ class Decoder:
         self.mask = torch.nn.functional.pad(mask[rows], (0, limit), value=1)
         return logits[rows]
 
-    def _prefill_beginning(self, prompts: Sequence[tuple[int, ...]]) -> int:
-        """Make the cache. If all prompts begin alike with enough tokens, run these once for all. Returns how many."""
+    def _prefill_beginnings(self, prompts: Sequence[tuple[int, ...]]) -> tuple[list[int], int]:
+        """Make the cache, with what is known of beginnings already, or with what all prompts begin with. Returns of how many tokens of each
+        that is, and the columns that it takes."""
         self.cache = PreallocatedCache()
+        known = [self.prefixes.take(p) for p in prompts] if self.prefixes is not None else []
+        if any(row is not None for row in known):
+            counts = [0 if row is None else row[0][0].size(1) for row in known]
+            return counts, self.cache.fill(known, max(len(p) - n for p, n in zip(prompts, counts, strict=True)))
+        alike = self._prefill_alike(prompts)
+        return [alike] * len(prompts), alike
+
+    def _prefill_alike(self, prompts: Sequence[tuple[int, ...]]) -> int:
+        """If all prompts begin alike with enough tokens, run these once for all. Returns how many."""
         # The first and the last in order have least in common; a token has to be left for each.
         alike = min(common_beginning(min(prompts), max(prompts)), min(map(len, prompts)) - 1)
         if len(prompts) == 1 or alike < WORTH_SHARING or not self.call.gaps:
@@ -371,6 +391,9 @@ class Decoder:
                 "the model gives probabilities that are not finite numbers: it is broken (its training has diverged), or its numbers "
                 "are too large for this precision: try another checkpoint, or --mixed_precision fp32"
             )
+        caches: Sequence[RowCache | None] = [None] * len(ended)
+        if self.prefixes is not None:
+            caches = self.cache.take(done.nonzero()[:, 0], self.mask[done][:, : self.columns + self.step - 1].bool())
         target = done[:left].nonzero()[:, 0]
         source = (~done[left:]).nonzero()[:, 0] + left
         self.cache.move(source, target, left)
@@ -380,7 +403,7 @@ class Decoder:
             setattr(self, name, tensor[:left])
         self.done = torch.zeros(left, dtype=torch.bool, device=self.device)
         given = [None] * len(ended) if self.greedy else logprobs
-        return [Ended(*row) for row in zip(ended, ids, given, strict=True)]
+        return [Ended(*row) for row in zip(ended, ids, given, caches, strict=True)]
 
     def _forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, V] after one more token [B]."""

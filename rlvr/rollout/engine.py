@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # settings are checked with this room, and transformers takes
     from transformers import PreTrainedModel
 
     from rlvr.data.prompts import Prompt
+    from rlvr.rollout.kv_cache import Prefixes
 
 INSTEAD = "or take --engine hf, which needs nothing else"
 """The end of a message about an engine that can't be used."""
@@ -141,11 +142,14 @@ class Engine(ABC):
             after the response's end may come, too. Engines that don't know (all but `hf`, and it of models that it leaves
             to `generate`) never call it.
         autocast: sample in bfloat16 autocast where the model itself is in float32.
+        prefixes: while it is set and the weights stay as they are, keys and values of responses are kept in it, for prompts that begin
+            with them (by `hf`).
     """
 
     on_progress: Callable[[int, int, int], None] | None = None
     on_tokens: Callable[[dict[int, int]], None] | None = None
     autocast: bool = False
+    prefixes: "Prefixes | None" = None
 
     @abstractmethod
     def stream(

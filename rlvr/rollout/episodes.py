@@ -21,6 +21,7 @@ from rlvr.core.seeding import derive_seed
 from rlvr.data.prompts import Prompt
 from rlvr.prompting.conversation import Conversation
 from rlvr.rollout.engine import Ended, Engine, EpisodeEnd, ReorderBuffer, Rollout, Sampling
+from rlvr.rollout.kv_cache import Prefixes
 
 MAX_TURNS = 8
 """Of the policy, unless somebody says otherwise."""
@@ -139,7 +140,21 @@ class EpisodeEngine(Engine):
         Raises:
             UserError: the environment fails too often.
         """
-        self.engine.autocast = self.autocast
+        # A turn begins where the one before has ended: what is known of its tokens is not computed again.
+        self.engine.autocast, self.engine.prefixes = self.autocast, Prefixes(sampling.batch_size)
+        try:
+            yield from self._play(model, prompts, sampling, seed, first)
+        finally:
+            self.engine.prefixes = None
+
+    def _play(
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        seed: Sequence[int | str],
+        first: int,
+    ) -> Iterator[list[Rollout]]:
         # By problem: the responses to one, which are compared, begin alike.
         seeds = (derive_seed("environment", *seed, prompt.problem.id) for prompt in prompts)
         episodes = [_Episode(*begun, sampling.max_new_tokens) for begun in zip(prompts, seeds, strict=True)]

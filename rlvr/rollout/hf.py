@@ -62,6 +62,7 @@ class HFEngine(Engine):
                 sampling,
                 torch.Generator(device).manual_seed(derive_seed("rollout", *seed, first + begun)),
                 pad_id=self.tokenizer.pad_token_id or 0,
+                prefixes=self.prefixes,
                 holds_stop=self._holds_stop(sampling) if sampling.stop_strings else None,
                 autocast=self.autocast and next(model.parameters()).dtype == torch.float32,
                 on_step=self._reporter(begun, len(prompts), collected.tokens),
@@ -70,7 +71,9 @@ class HFEngine(Engine):
             for ended in decoder.run():
                 for row in ended:
                     prompt = prompts[batch[row.row]]
-                    collected.add(batch[row.row], self._rollout(prompt.ids, row, sampling))
+                    rollout = self._rollout(prompt.ids, row, sampling)
+                    collected.add(batch[row.row], rollout)
+                    self._keep_prefix(prompt.ids, rollout, row)
                 ready = collected.take()
                 if ready:
                     yield ready
@@ -88,6 +91,16 @@ class HFEngine(Engine):
         kept, stopped = cut_at_stop(row.ids, sampling.stop_ids, sampling.stop_strings, self._decode)
         logprobs = row.logprobs[: len(kept)].clone() if row.logprobs is not None else None
         return Rollout(torch.tensor(prompt), torch.tensor(kept), "stop" if stopped else "length", logprobs)
+
+    def _keep_prefix(self, prompt: Sequence[int], rollout: Rollout, row: Ended) -> None:
+        """Remember the keys and values of a response that may be gone on with."""
+        if self.prefixes is None or row.cache is None or not rollout.finished:
+            return
+        ids = (*prompt, *rollout.response_ids.tolist())
+        count = min(
+            len(ids), row.cache[0][0].size(1)
+        )  # the cache has what came after the stop, or lacks the stop itself
+        self.prefixes.keep(ids[:count], [(k[:, :count], v[:, :count]) for k, v in row.cache])
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)

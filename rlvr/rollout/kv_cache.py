@@ -5,12 +5,16 @@ half to three quarters of the time of a decoding step. Here each layer has a buf
 gets back is a view. Rows that are finished give their place to rows from the end, so a batch shrinks by moving few rows.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+RowCache = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values [H, N, D] of N tokens of one row, by layer."""
 GROWTH = 1.5
 """Factor of a buffer's columns when it is full: a token is copied twice on average, however long the response."""
 
@@ -60,8 +64,36 @@ class PreallocatedCache(DynamicCache):
     def expand(self, rows: Tensor, columns: int) -> None:
         """Make the present row `rows[i]` the new row i, with room for `columns` tokens: one prompt's cache for its samples."""
         for layer, buffers in enumerate(self._buffers):
-            self._buffers[layer] = tuple(_copy(old, columns, rows) for old in buffers)  # type: ignore[assignment]
+            filled = self._filled[layer]
+            self._buffers[layer] = tuple(_copy(old[:, :, :filled], columns, rows) for old in buffers)  # type: ignore[assignment]
         self._rows = len(rows)
+
+    def fill(self, rows: Sequence[RowCache | None], room: int) -> int:
+        """Begin with what is known of the beginning of each row (None: nothing), which ends in the last of as many columns as the longest
+        has; returns their number. Other columns are 0. There is room for so many tokens more."""
+        layers = next(row for row in rows if row is not None)
+        columns = max(row[0][0].size(1) for row in rows if row is not None)
+        for layer, pair in enumerate(layers):
+            buffers = tuple(x.new_zeros(len(rows), x.size(0), columns + room, x.size(2)) for x in pair)
+            for place, row in enumerate(rows):
+                for buffer, known in zip(buffers, row[layer] if row is not None else (), strict=False):
+                    buffer[place, :, columns - known.size(1) : columns] = known
+            self._buffers.append(buffers)  # type: ignore[arg-type]
+            self._filled.append(columns)
+        self._rows = len(rows)
+        return columns
+
+    def take(self, rows: Tensor, mask: Tensor) -> list[RowCache]:
+        """Keys and values of these rows, without the columns where `mask` [rows, columns] is false."""
+        # Tokens moved to the end, in order, so that a row's are one piece.
+        order = mask.long().argsort(dim=1, stable=True)[:, None, :, None]
+        counts = mask.sum(1).tolist()
+        layers = []
+        for pair in self._buffers:
+            some = (x[rows][:, :, : mask.size(1)] for x in pair)
+            layers.append([x.gather(2, order.expand_as(x)) for x in some])
+        size = mask.size(1)
+        return [[(k[i, :, size - n :], v[i, :, size - n :]) for k, v in layers] for i, n in enumerate(counts)]
 
     def move(self, source: Tensor, target: Tensor, rows: int) -> None:
         """Copy the rows `source` to the rows `target`, and keep the first `rows`."""
@@ -101,3 +133,40 @@ def _copy(old: Tensor, columns: int, rows: Tensor | None = None) -> Tensor:
     new = torch.empty((count, old.size(1), columns, old.size(3)), dtype=old.dtype, device=old.device)
     new[:, :, : old.size(2)] = old if rows is None else old[rows]
     return new
+
+
+class Prefixes:
+    """Keys and values of sequences that may be gone on with, such as the turns of an episode so far.
+
+    Args:
+        limit: most sequences that are kept at once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept: dict[tuple[int, ...], list[tuple[tuple[int, ...], RowCache]]] = {}
+        self._lengths: Counter[int] = Counter()
+
+    def keep(self, ids: tuple[int, ...], row: RowCache) -> None:
+        """Remember what is known of these tokens, if there is room."""
+        if self._lengths.total() < self.limit:
+            self._kept.setdefault(_key(ids, len(ids)), []).append((ids, row))
+            self._lengths[len(ids)] += 1
+
+    def take(self, ids: tuple[int, ...]) -> RowCache | None:
+        """What is known of the longest beginning of these tokens that is shorter than they are; it is then forgotten."""
+        for length in sorted(self._lengths, reverse=True):
+            if length >= len(ids):
+                continue
+            found = self._kept.get(_key(ids, length), [])
+            for place, (known, row) in enumerate(found):
+                if known == ids[:length]:
+                    del found[place]
+                    self._lengths -= Counter([length])
+                    return row
+        return None
+
+
+def _key(ids: tuple[int, ...], length: int) -> tuple[int, ...]:
+    """Tells most beginnings apart without reading all of them."""
+    return (length, *ids[max(0, length - 8) : length])
