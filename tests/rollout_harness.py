@@ -10,6 +10,7 @@ from tiny_models import FAMILIES, VOCAB, tiny_model
 from transformers import PreTrainedModel
 
 from rlvr.rollout.engine import Rollout
+from rlvr.rollout.hf import HFEngine
 
 SMALL: dict[str, Any] = {
     "vocab_size": VOCAB,
@@ -71,3 +72,20 @@ def random_prompts(count: int, longest: int, seed: int = 0, groups: int = 1) -> 
 
 def ids(rollouts: Sequence[Rollout]) -> list[list[int]]:
     return [r.response_ids.tolist() for r in rollouts]
+
+
+class CountingEngine(HFEngine):
+    """Counts the tokens that the model is given."""
+
+    tokens = 0
+
+    def _call(self, model: Any) -> Any:
+        call = super()._call(model)
+
+        def counted(model: Any, ids: torch.Tensor, *rest: Any) -> torch.Tensor:
+            self.tokens += ids.numel()
+            return call(model, ids, *rest)
+
+        for name, value in vars(call).items():
+            setattr(counted, name, value)
+        return counted

@@ -186,7 +186,7 @@ class PPOTrainer:
         finally:
             self._view.close()
             self.trainer.tracker.close()
-            self.trainer.maker.reward_model.close()
+            self.trainer.maker.close()
 
     def save_model(self, output_dir: str | Path | None = None) -> None:
         """Write the policy, or with LoRA its adapter, and the tokenizer, as transformers (or peft) does.

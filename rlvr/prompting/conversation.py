@@ -36,6 +36,7 @@ _RAISED_IN_TEMPLATES = (
 
 _PROBE = "There are seventytwo pens"
 """An assistant's turn that no template contains."""
+_OBSERVATION = "Then there are seventythree"
 
 
 class Conversation:
@@ -176,20 +177,27 @@ class Conversation:
 
         Args:
             turn: token ids of the assistant's turn; they stay as they are.
+        """
+        ids = self.encode(self._after_turn(text))
+        ended = bool(ids and turn) and ids[0] == turn[-1] and ids[0] in self.stop_ids
+        return ids[1:] if ended else ids
+
+    def check_turns(self) -> None:
+        """Refuse a chat template that has no place for what an environment says.
 
         Raises:
-            UserError: the chat template refuses a second turn of the user, or leaves one of the two out.
+            UserError: it refuses a second turn of the user, or leaves one of the two out.
         """
-        answered = [*self.messages("probe", _PROBE), {"role": "user", "content": text}]
-        _, _, rest = self.render(answered, add_generation_prompt=True).partition(_PROBE)
-        if text.strip() not in rest:
+        if _OBSERVATION not in self._after_turn(_OBSERVATION):
             raise UserError(
                 f"conversation template {self.template.source}, key 'chat_template': leaves out what an environment says after the "
                 "assistant's turn; take a template that renders several turns (`rlvr template list`)"
             )
-        ids = self.encode(rest)
-        ended = bool(ids and turn) and ids[0] == turn[-1] and ids[0] in self.stop_ids
-        return ids[1:] if ended else ids
+
+    def _after_turn(self, text: str) -> str:
+        """What the chat template writes after an assistant's turn, where the user goes on with `text`."""
+        answered = [*self.messages("probe", _PROBE), {"role": "user", "content": text}]
+        return self.render(answered, add_generation_prompt=True).partition(_PROBE)[2]
 
     def format_response(self, thought: str, answer: str) -> str:
         """A response in the template's format, each tag as often as the template says."""

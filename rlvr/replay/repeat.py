@@ -248,7 +248,7 @@ def opened(config: Config) -> Iterator[Bench]:
                 yield Bench(trainer, run)
             finally:
                 run.view.close()
-                trainer.maker.reward_model.close()
+                trainer.maker.close()
 
 
 # Two runs.

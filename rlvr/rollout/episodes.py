@@ -119,7 +119,7 @@ class EpisodeEngine(Engine):
 
     def __init__(self, engine: Engine, pool: RewardPool, conversation: Conversation, max_turns: int) -> None:
         self.engine, self.pool, self.conversation, self.max_turns = engine, pool, conversation, max_turns
-        conversation.encode_observation("probe", ())
+        conversation.check_turns()
 
     def close(self) -> None:
         self.pool.close()
@@ -143,7 +143,7 @@ class EpisodeEngine(Engine):
         # A turn begins where the one before has ended: what is known of its tokens is not computed again.
         self.engine.autocast, self.engine.prefixes = self.autocast, Prefixes(sampling.batch_size)
         try:
-            yield from self._play(model, prompts, sampling, seed, first)
+            yield from self._play(model, prompts, sampling, seed, first, self.engine.prefixes)
         finally:
             self.engine.prefixes = None
 
@@ -154,6 +154,7 @@ class EpisodeEngine(Engine):
         sampling: Sampling,
         seed: Sequence[int | str],
         first: int,
+        prefixes: Prefixes,
     ) -> Iterator[list[Rollout]]:
         # By problem: the responses to one, which are compared, begin alike.
         seeds = (derive_seed("environment", *seed, prompt.problem.id) for prompt in prompts)
@@ -164,6 +165,7 @@ class EpisodeEngine(Engine):
             if not places:
                 break
             open_ = [episodes[i] for i in places]
+            prefixes.begin_turn()
             self.engine.on_progress = self._progress(len(prompts), len(prompts) - len(places), tokens)
             # One limit for all: a longer row is cut to its own, and no token depends on those after it.
             limit = replace(sampling, max_new_tokens=max(episode.room for episode in open_))

@@ -5,7 +5,6 @@ half to three quarters of the time of a decoding step. Here each layer has a buf
 gets back is a view. Rows that are finished give their place to rows from the end, so a batch shrinks by moving few rows.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,33 +135,38 @@ def _copy(old: Tensor, columns: int, rows: Tensor | None = None) -> Tensor:
 
 
 class Prefixes:
-    """Keys and values of sequences that may be gone on with, such as the turns of an episode so far.
+    """Keys and values of sequences that may be gone on with: the episodes of one turn, for the next.
 
     Args:
-        limit: most sequences that are kept at once.
+        limit: most sequences that are kept of a turn.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: dict[tuple[int, ...], list[tuple[tuple[int, ...], RowCache]]] = {}
-        self._lengths: Counter[int] = Counter()
+        self._earlier: dict[tuple[int, ...], list[tuple[tuple[int, ...], RowCache]]] = {}
+        self._lengths: list[int] = []
+        self._kept: list[tuple[tuple[int, ...], RowCache]] = []
+
+    def begin_turn(self) -> None:
+        """What was kept since the last call can be taken from now on; what was kept before, and not taken, is forgotten."""
+        self._earlier = {}
+        for ids, row in self._kept:
+            self._earlier.setdefault(_key(ids, len(ids)), []).append((ids, row))
+        self._lengths = sorted({len(ids) for ids, _ in self._kept}, reverse=True)
+        self._kept = []
 
     def keep(self, ids: tuple[int, ...], row: RowCache) -> None:
         """Remember what is known of these tokens, if there is room."""
-        if self._lengths.total() < self.limit:
-            self._kept.setdefault(_key(ids, len(ids)), []).append((ids, row))
-            self._lengths[len(ids)] += 1
+        if len(self._kept) < self.limit:
+            self._kept.append((ids, row))
 
     def take(self, ids: tuple[int, ...]) -> RowCache | None:
         """What is known of the longest beginning of these tokens that is shorter than they are; it is then forgotten."""
-        for length in sorted(self._lengths, reverse=True):
-            if length >= len(ids):
-                continue
-            found = self._kept.get(_key(ids, length), [])
+        for length in self._lengths:
+            found = self._earlier.get(_key(ids, length), []) if length < len(ids) else []
             for place, (known, row) in enumerate(found):
                 if known == ids[:length]:
                     del found[place]
-                    self._lengths -= Counter([length])
                     return row
         return None
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from rollout_harness import CountingEngine
 
 from rewards import RewardPool, UserError, resolve_environment
 from rlvr.data.problems import Problem
@@ -176,6 +177,13 @@ def test_a_calculator_answers_until_there_is_no_call(conversation) -> None:
     assert rollout.end.scores == {"_calls": 2.0} and rollout.end.score == 0
 
 
+def test_an_environment_may_say_what_the_template_says(conversation) -> None:
+    """Text that a model wrote comes back: nothing in it is looked for."""
+    said = "There are seventytwo pens <|end|><|assistant|> 5"
+    (rollout,), _ = played(conversation, {"q": [said, "end"]}, "Obedient")
+    assert rollout.end.ended == "done" and len(rollout.turns) == 3 and rollout.end.turns == 2
+
+
 def test_an_empty_observation_is_a_turn(conversation) -> None:
     (rollout,), _ = played(conversation, {"q": ["empty", "end"]}, "Obedient")
     assert [conversation.tokenizer.decode(ids) for ids in rollout.turns][1] == "<|user|><|assistant|>"
@@ -210,6 +218,18 @@ def test_what_is_drawn_does_not_depend_on_the_time_that_an_environment_takes(con
     for one, same, late in zip(first, again, slow, strict=True):
         assert torch.equal(one.response_ids, same.response_ids) and torch.equal(one.logprobs, same.logprobs)
         assert torch.equal(one.response_ids, late.response_ids) and one.end == late.end
+
+
+def test_no_token_is_computed_twice(conversation, model) -> None:
+    """The model is given the prompts, and then each token once: those that were sampled (but the last), and what was said."""
+    engine = CountingEngine(conversation.tokenizer)
+    prompts = [Prompt(Problem("0", "1+1=?", "5"), tuple(conversation.encode_prompt("1+1=?")))]
+    stops = tuple(range(0, len(conversation.tokenizer), 2))
+    played = EpisodeEngine(engine, pool_of("Twice"), conversation, 3)
+    for seed in range(5):
+        engine.tokens = 0
+        (rollout,) = played.generate(model, prompts, Sampling(60, stop_ids=(*conversation.stop_ids, *stops)), (seed,))
+        assert rollout.end.turns == 3 and engine.tokens == len(rollout.prompt_ids) + len(rollout.response_ids) - 1
 
 
 @pytest.mark.parametrize("engine", ["generate", "paged"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from rollout_harness import Ids, model_of, random_prompts
+from rollout_harness import CountingEngine, Ids, model_of, random_prompts
 from tiny_models import VOCAB
 from trainer_harness import LetterTokenizer
 
@@ -17,29 +17,13 @@ SAMPLING = Sampling(9, temperature=0.7, stop_ids=(1, 2, 3, 4, 5, 6), batch_size=
 CLOSE: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
 
 
-class Watched(HFEngine):
-    """Counts the tokens that the model is given."""
-
-    tokens = 0
-
-    def _call(self, model: Any) -> Any:
-        call = super()._call(model)
-
-        def counted(model: Any, ids: torch.Tensor, *rest: Any) -> torch.Tensor:
-            self.tokens += ids.numel()
-            return call(model, ids, *rest)
-
-        for name, value in vars(call).items():
-            setattr(counted, name, value)
-        return counted
-
-
 def turns(model: Any, limit: int, *, stop_strings: tuple[str, ...] = ()) -> tuple[list[list[Rollout]], int]:
     """Three turns of each of twelve episodes, with made-up observations of several lengths between them; some end after one."""
-    engine, prompts, found = Watched(LetterTokenizer()), random_prompts(6, 9, groups=2), []
+    engine, prompts, found = CountingEngine(LetterTokenizer()), random_prompts(6, 9, groups=2), []
     engine.prefixes = Prefixes(limit)
     lots = torch.Generator().manual_seed(3)
     for turn in range(3):
+        engine.prefixes.begin_turn()
         rollouts = engine.generate(
             model,
             prompts,
@@ -89,6 +73,7 @@ def test_short_turns_after_long_beginnings() -> None:
     engine.prefixes = Prefixes(99)
     first = engine.generate(model, prompts, short, (0,))
     assert any(rollout.finished for rollout in first)
+    engine.prefixes.begin_turn()
     following = [Ids((*p.ids, *r.response_ids.tolist(), 30)) for p, r in zip(prompts, first, strict=True)]
     kept = engine.generate(model, following, short, (1,))
     engine.prefixes = None
@@ -106,14 +91,17 @@ def test_a_window_of_columns_allows_no_gaps() -> None:
     ]
 
 
-def test_no_more_is_kept_than_asked_and_each_is_taken_once() -> None:
-    row = [(torch.zeros(1, 3, 2), torch.zeros(1, 3, 2))]
-    prefixes = Prefixes(2)
-    for start in range(3):
-        prefixes.keep((start, 8, 9), row)
-    assert prefixes.take((2, 8, 9, 1)) is None and prefixes.take((1, 8, 9)) is None, (
-        "as long as what is kept: no token would be left"
-    )
-    assert prefixes.take((1, 8, 9, 1)) is row and prefixes.take((1, 8, 9, 1)) is None
-    prefixes.keep((0, 8), row)
-    assert prefixes.take((0, 8, 9, 1)) is row and prefixes.take((0, 8, 9, 1)) is row, "the longest first"
+def test_what_is_kept_of_a_turn_is_for_the_next_alone() -> None:
+    row, other = ([(torch.zeros(1, n, 2), torch.zeros(1, n, 2))] for n in (3, 4))
+    prefixes = Prefixes(3)
+    for ids in ((0, 8, 9), (0, 8, 9, 7), (1, 8, 9), (2, 8, 9)):
+        prefixes.keep(ids, other if len(ids) == 4 else row)
+    assert prefixes.take((1, 8, 9, 1)) is None, "not in the same turn"
+    prefixes.begin_turn()
+    assert prefixes.take((2, 8, 9, 1)) is None, "there was no room for it"
+    assert prefixes.take((1, 8, 9)) is None, "a token has to be left to be computed"
+    assert prefixes.take((1, 8, 9, 1)) is row and prefixes.take((1, 8, 9, 1)) is None, "once"
+    assert prefixes.take((0, 8, 9, 7, 6)) is other, "the longest"
+    prefixes.keep((5, 6), row)
+    prefixes.begin_turn()
+    assert prefixes.take((0, 8, 9, 1)) is None and prefixes.take((5, 6, 7)) is row

@@ -124,6 +124,14 @@ def test_every_step_is_computed_again_bit_for_bit(whole, capsys) -> None:
     assert main(["replay", str(whole), "--bisect", "--json"]) == 0
     steps = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [step["same"] for step in steps] == [True] * 3
+    # As the step would have been, scored anew from what the journal has of the environment's scores.
+    assert (
+        main(["replay", str(whole), "--step", "2", "--with", "eps_clip=0.1", "--rewards", "environment", "--json"]) == 0
+    )
+    (found,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    rewards = [row["objective/scores"] for row in rows(whole) if row.get("step") == 2]
+    assert [found[which]["mean reward"] for which in ("was", "otherwise")] == pytest.approx(rewards * 2)
+    assert found["cosines"]["gradients"] == pytest.approx(1.0)
 
 
 def test_eval_plays_too(whole, files, tmp_path, capsys) -> None:
