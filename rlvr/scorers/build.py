@@ -182,9 +182,10 @@ def _tokenizer_source(path: str, base: str | None) -> str | None:
 
 
 def describe_rewards(config: Config) -> str:
-    """One line on the rewards, for the header of a run."""
+    """One line on the rewards and the environment, for the header of a run."""
     parts = [*function_names(config)]
     if config.model.rm_checkpoint_path:
         parts.append(f"{NEURAL} {config.model.rm_checkpoint_path}")
     kind = config.env.rl_env_type or ("multi_objective" if is_multi_objective(config) else None)
-    return ", ".join(parts) + (f" ({kind})" if kind else "")
+    played = f", played with {config.env.environment}" if config.env.environment else ""
+    return ", ".join(parts) + (f" ({kind})" if kind else "") + played
