@@ -84,7 +84,7 @@ class Rollout:
     Attributes:
         prompt_ids: [P] the prompt.
         response_ids: [R] the response, stop tokens included; R may be 0 only if the engine replays an empty response.
-        stop_reason: "stop" if it ended by itself, "length" if the limit cut it.
+        stop_reason: "stop" if it ended by itself (or with its turns used up), "length" if the limit of tokens cut it.
         logprobs: [A] float32, the logprob of each token that the policy chose at the sampling temperature, over the whole
             vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
         action_mask: [R] true on the A tokens that the policy chose; None if it chose all of them.

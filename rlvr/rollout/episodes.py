@@ -97,7 +97,7 @@ class _Episode:
         return Rollout(
             torch.tensor(self.prompt.ids),
             torch.tensor(self.ids, dtype=torch.long),
-            "stop" if self.ended == "done" else "length",
+            "length" if self.ended in ("length", "context") else "stop",
             None if self.logprobs is None else torch.cat([torch.zeros(0), *self.logprobs]),
             torch.tensor(self.mask, dtype=torch.bool),
             EpisodeEnd(self.ended, self.turns, dict(self.scores), self.failure),

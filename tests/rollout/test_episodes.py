@@ -94,11 +94,7 @@ def test_tokens_are_those_that_were_sampled_and_read(conversation) -> None:
     script = {"1+4=?": ["1", "9", "5"], "2+3=?": ["5"], "3+2=?": ["7", "6", "4", "3"]}
     rollouts, inner = played(conversation, script)
     long, short, lost = rollouts
-    assert [r.end.ended for r in rollouts] == ["done", "done", "turns"] and [r.finished for r in rollouts] == [
-        True,
-        True,
-        False,
-    ]
+    assert [r.end.ended for r in rollouts] == ["done", "done", "turns"] and all(r.finished for r in rollouts)
     assert [r.end.turns for r in rollouts] == [3, 1, 4]
     assert long.end.scores == {"right": 1.0, "tries": pytest.approx(-0.3)} and lost.end.scores == {"tries": 0.0}
     assert short.action_mask.all() and conversation.tokenizer.decode(short.response_ids) == "5<|end|>"

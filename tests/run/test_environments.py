@@ -88,7 +88,7 @@ def test_metrics_of_episodes(whole) -> None:
         assert set(ended) == {"done", "turns", "length", "context", "failed"} and sum(ended.values()) == pytest.approx(
             1
         )
-        assert row["response/truncated"] == pytest.approx(1 - ended["done"]) and ended["failed"] == 0
+        assert row["response/truncated"] == pytest.approx(ended["length"] + ended["context"]) and ended["failed"] == 0
         assert 1 < row["environment/turns"] <= 3 and row["environment/length_tokens"] > 5
         assert row["response/length_tokens"] + row["environment/length_tokens"] <= 40
         assert row["objective/scores"] == pytest.approx(row["reward/environment"])
