@@ -288,6 +288,21 @@ def samples_dynamically(c: Any) -> bool:
     return c.algo.dynamic_sampling
 
 
+@condition(why=" without a --curriculum", instead="give --curriculum")
+def has_curriculum(c: Any) -> bool:
+    return c.data.curriculum != "uniform"
+
+
+@condition(why=" without --curriculum target_success", instead="give --curriculum target_success")
+def aims_at_success(c: Any) -> bool:
+    return c.data.curriculum == "target_success"
+
+
+@condition(why=" without --positive_lm_coef or --curriculum", instead="give a coefficient (VAPO: 0.1), or a curriculum")
+def asks_what_is_right(c: Any) -> bool:
+    return learns_from_right_responses(c) or has_curriculum(c)
+
+
 @condition(why=" with --engine replay, which takes responses from the data")
 def samples_responses(c: Any) -> bool:
     return c.rollout.engine != "replay"

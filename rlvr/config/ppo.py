@@ -93,6 +93,18 @@ class DataConfig:
     """Column with the right answer. Default: the first of the usual names that is there."""
     max_samples: Annotated[int | None, at_least(1)] = None
     """Use at most this many problems."""
+    curriculum: Literal["uniform", "target_success", "learning_progress", "zone"] = "uniform"
+    """Which problems come next: all evenly, or those whose success is near a target, is changing, or is neither always nor never
+    (docs/curriculum.md)."""
+    curriculum_by: Annotated[str, read_when(run.has_curriculum)] = "dataset"
+    """What is known together: the problems of each data set of `prompt_dataset`, of each value of a column (such as `kind`), or
+    `problem`: each for itself."""
+    curriculum_target: Annotated[float, between(0, 1), read_when(run.aims_at_success)] = 0.5
+    """Share of right responses that is looked for."""
+    curriculum_memory: Annotated[float, above(0), read_when(run.has_curriculum)] = 20.0
+    """Collect steps after which what was seen counts half."""
+    curriculum_even: Annotated[float, between(0, 1), read_when(run.has_curriculum)] = 0.2
+    """Share of the problems that is drawn evenly, whatever is known."""
     overlong_prompts: Literal["drop", "truncate"] = "drop"
     """Prompts that leave no room for a response: drop (and count) them, or cut the question on its left."""
     eval_datasets: Annotated[list[str], alias("eval_dataset"), FREE] = field(default_factory=list)
@@ -311,7 +323,7 @@ class AlgoConfig:
     """Weight of `kl_cov`'s penalty."""
     positive_lm_coef: Annotated[float, at_least(0)] = 0.0
     """Weight of the language-modelling loss on right responses (VAPO)."""
-    positive_threshold: Annotated[float | None, read_when(run.learns_from_right_responses)] = None
+    positive_threshold: Annotated[float | None, read_when(run.asks_what_is_right)] = None
     """A response is right if its score is above this. Default: if a reward function's verdict says so."""
     critic_warmup_steps: Annotated[int, at_least(0), read_when(run.has_own_critic, off=0, strict=True)] = 0
     """First optimizer steps of the run, in which only the critic learns."""

@@ -40,6 +40,7 @@ class Problem:
         answer: the right answer; None where the data has none, or null (only a reward that needs no answer can pay then).
         columns: the row's other columns, which reward functions may ask for by name.
         source: where it came from, for messages: `file:line` or `builtin:seed`.
+        dataset: the data set that it is of, as the user named it.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Problem:
     answer: str | None
     columns: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    dataset: str = ""
 
     @property
     def has_verifier(self) -> bool:

@@ -1,6 +1,6 @@
 """Problems as prompts: token ids that leave room for a response (`prepare_prompts`), and the trainer's `PromptLoader`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
@@ -37,6 +37,20 @@ class PreparedPrompts:
 
 class PromptLoader(Loader[Prompt]):
     """The trainer's `prompt_dataloader`: yields this process's share of each batch as a list of `Prompt`s, for ever."""
+
+    def observe(self, solved: Sequence[Mapping[str, Sequence[int]]]) -> None:
+        """Tell the sampler what became of a collect step.
+
+        Args:
+            solved: of each process, `Collected.solved`.
+        """
+        place = {prompt.problem.id: index for index, prompt in enumerate(self.items)}
+        counts: dict[int, tuple[int, int]] = {}
+        for of_process in solved:
+            for id_, (tries, right) in of_process.items():
+                before = counts.get(place[id_], (0, 0))
+                counts[place[id_]] = before[0] + tries, before[1] + right
+        self.sampler.observe(counts)
 
 
 def fingerprint(prompts: Iterable[Prompt]) -> str:

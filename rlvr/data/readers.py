@@ -73,17 +73,27 @@ def read_problems(
     for source in sources:
         if is_generated(source):
             read = read_procedural if is_procedural(source) else read_generated
-            problems += read(source, split, limit, seed)
-            continue
-        for where, rows, known in read_tables(source, split):
-            columns = choose_columns(
-                rows[0],
-                where,
-                question_column or (known.question if known else None),
-                answer_column or (known.answer if known else None),
-            )
-            problems += [make_problem(row, columns) for row in rows]
+            found = read(source, split, limit, seed)
+        else:
+            found = _read_tables(source, split, question_column, answer_column)
+        problems += [replace(problem, dataset=source) for problem in found]
     return number_duplicates(draw_sample(problems, limit, seed))
+
+
+def _read_tables(
+    source: str, split: str | None, question_column: str | None, answer_column: str | None
+) -> list[Problem]:
+    """The problems of files or of a hub set."""
+    problems: list[Problem] = []
+    for where, rows, known in read_tables(source, split):
+        columns = choose_columns(
+            rows[0],
+            where,
+            question_column or (known.question if known else None),
+            answer_column or (known.answer if known else None),
+        )
+        problems += [make_problem(row, columns) for row in rows]
+    return problems
 
 
 def read_training_problems(data: "DataConfig") -> list[Problem]:

@@ -22,9 +22,14 @@ class PromptSampler:
         batch_size: items of one batch, over all processes.
         seed: of the permutations.
 
+    Attributes:
+        learns: true if the order depends on what became of earlier items, which `observe` is told.
+
     Raises:
         UserError: nothing to sample from, or a batch without items.
     """
+
+    learns = False
 
     def __init__(self, size: int, batch_size: int, seed: int) -> None:
         if size < 1:
@@ -47,12 +52,26 @@ class PromptSampler:
             UserError: the batch does not divide among the processes.
         """
         check_divides(self.batch_size, world_size)
+        return self.next_batch()[rank::world_size]
+
+    def next_batch(self) -> list[int]:
+        """Indices of the next batch, over all processes; the counter moves on."""
         batch = self.batch(self.counter)
         self.counter += 1
-        return batch[rank::world_size]
+        return batch
 
-    def state_dict(self) -> dict[str, int]:
+    def observe(self, counts: Mapping[int, tuple[int, int]]) -> None:
+        """Told after each collect step how often items were answered, and answered rightly, if the sampler `learns`."""
+
+    def metrics(self) -> dict[str, float]:
+        """What there is to say of the order."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
         """The position, and what it is a position in."""
+        return self._place()
+
+    def _place(self) -> dict[str, int]:
         return {"counter": self.counter, "size": self.size, "batch_size": self.batch_size, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -61,7 +80,7 @@ class PromptSampler:
         Raises:
             UserError: the position belongs to data of another size, another batch size, or another seed.
         """
-        now = self.state_dict()
+        now = self._place()
         if not isinstance(state, Mapping) or set(state) != set(now):
             raise UserError(
                 f"the saved position in the data is none: it has {state!r:.200} in place of {', '.join(now)}"
@@ -87,7 +106,7 @@ def check_divides(batch_size: int, world_size: int) -> None:
         )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _permutation(size: int, seed: int, run: int) -> tuple[int, ...]:
     """Pass number `run` over the data. Sorting by `random()`, the one sequence that Python promises never to change."""
     draw = random.Random(f"pass {run} over {size} items with seed {seed}")
@@ -124,7 +143,7 @@ class Loader(Generic[T]):
     def __next__(self) -> list[T]:
         return [self.items[index] for index in self.sampler.indices(self.rank, self.world_size)]
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """The sampler's position."""
         return self.sampler.state_dict()
 

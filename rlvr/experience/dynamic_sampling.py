@@ -17,7 +17,7 @@ import torch
 from rewards import Sample
 from rewards.combine import Combined
 from rlvr.data.prompts import Prompt
-from rlvr.experience.maker import BaseExperienceMaker, Collected, timed
+from rlvr.experience.maker import BaseExperienceMaker, Collected, count_solved, timed
 from rlvr.experience.metrics import record_groups, record_totals
 from rlvr.experience.verdicts import Verdicts
 from rlvr.rollout.engine import Rollout
@@ -36,6 +36,7 @@ class _Pool:
     samples: list[Sample] = field(default_factory=list)
     results: list[Combined] = field(default_factory=list)
     verdicts: list[Verdicts] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
     signal: list[bool] = field(default_factory=list)
     """Of each group."""
 
@@ -130,6 +131,7 @@ def _sample(
     pool.samples += new.samples
     pool.results += results
     pool.verdicts.append(verdicts)
+    pool.prompts += prompts
 
 
 def _finish(
@@ -149,4 +151,5 @@ def _finish(
     rollouts = [pool.rollouts[row] for row in rows]
     scores = maker.run_models(rollouts, seconds)
     experience = maker.assemble(rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
-    return Collected(experience, [pool.samples[r] for r in rows], [pool.results[r] for r in rows], seconds)
+    samples, results = [pool.samples[r] for r in rows], [pool.results[r] for r in rows]
+    return Collected(experience, samples, results, seconds, count_solved(pool.prompts, everything))

@@ -93,13 +93,16 @@ class SampleScorer(Scorer, Protocol):
 class Collected:
     """The product of one collect step: experience for the buffer; samples with their scores for people to read.
 
-    `seconds` holds the time of each phase, by its name.
+    Attributes:
+        seconds: the time of each phase, by its name.
+        solved: of each problem, by its id, the responses that were sampled and scored, and how many of them were right.
     """
 
     experience: list[Experience]
     samples: list[Sample]
     results: list[Combined]
     seconds: dict[str, float] = field(default_factory=dict)
+    solved: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -182,7 +185,7 @@ class BaseExperienceMaker(ABC):
             signal = verdicts.groups_with_signal(group)
             record_groups(meter, int(signal.sum()), len(signal))
         experience = self.assemble(responses.rollouts, scores, verdicts, meter, seconds, *seed, monte_carlo=monte_carlo)
-        return Collected(experience, responses.samples, results, seconds)
+        return Collected(experience, responses.samples, results, seconds, count_solved(prompts, verdicts))
 
     def greedy_responses(
         self, prompts: Sequence[Prompt], seconds: dict[str, float], *seed: int | str
@@ -456,6 +459,15 @@ def samples_of(
     tags = conversation.tags if conversation else None
     pairs = zip(prompts, rollouts, strict=True)
     return [sample_of(tokenizer, prompt.problem, rollout, tags) for prompt, rollout in pairs]
+
+
+def count_solved(prompts: Sequence[Prompt], verdicts: Verdicts) -> dict[str, tuple[int, int]]:
+    """`Collected.solved` of some responses, given the prompt of each."""
+    found: dict[str, tuple[int, int]] = {}
+    for prompt, scored, right in zip(prompts, verdicts.scored.tolist(), verdicts.positive.tolist(), strict=True):
+        tries, rights = found.get(prompt.problem.id, (0, 0))
+        found[prompt.problem.id] = tries + scored, rights + (scored and right)
+    return found
 
 
 @contextmanager

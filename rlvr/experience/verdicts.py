@@ -63,11 +63,18 @@ class Verdicts:
         return replace(Verdicts(**picked), trained=self.trained[index] & trained)  # type: ignore[arg-type]
 
 
+def _asks_what_is_right(config: Config) -> str:
+    """The setting that needs it; "" where none does."""
+    if config.data.curriculum != "uniform":
+        return f"--curriculum {config.data.curriculum}"
+    return "--positive_lm_coef" if config.algo.positive_lm_coef else ""
+
+
 def judge(rollouts: Sequence[Rollout], results: Sequence[Combined], config: Config) -> Verdicts:
     """Verdicts on B responses, from the results of the reward functions.
 
     Raises:
-        UserError: a loss on right responses is asked for, and no reward function tells right from wrong.
+        UserError: a loss on right responses, or a curriculum, is asked for, and no reward function tells right from wrong.
     """
     a = config.algo
     finished = torch.tensor([r.finished for r in rollouts], dtype=torch.bool)
@@ -79,9 +86,9 @@ def judge(rollouts: Sequence[Rollout], results: Sequence[Combined], config: Conf
     # A threshold of the user's goes before the verdicts of rules; neural models give none.
     if a.positive_threshold is not None:
         right = [r.total is not None and r.total > a.positive_threshold for r in results]
-    elif a.positive_lm_coef and scored.any() and all(r.outcome is None for r in results):
+    elif (asks := _asks_what_is_right(config)) and scored.any() and all(r.outcome is None for r in results):
         raise UserError(
-            "--positive_lm_coef needs to know which responses are right, and no reward function gives verdicts: say by "
+            f"{asks} needs to know which responses are right, and no reward function gives verdicts: say by "
             "--positive_threshold above which score they are, or add a function that does (gsm8k_reward_fn, weight 0)"
         )
     else:

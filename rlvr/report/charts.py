@@ -98,6 +98,11 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
         Panel("Gradient norms", "Before clipping.", ("grad_norm/actor", "grad_norm/critic", "grad_norm"), log=True),
         Panel("Learning rate", "Of the next step.", ("lr", "train/lr_critic")),
     ),
+    "Curriculum": (
+        Panel("Levels", "Chance that the next problem is of each kind.", ("curriculum/*/share",), percent=True, stacked=True, alone=True),
+        Panel("Solved", "Share of right responses of each kind, lately.", ("curriculum/*/success",), percent=True, alone=True),
+        Panel("Known and worth drawing from", "Shares of all kinds.", ("curriculum/known", "curriculum/worth"), percent=True),
+    ),
     "Time": (
         Panel("Where the time goes", "Seconds of each episode, by phase.", ("time/rollout", "time/reward", "time/score", "time/update"), stacked=True),
         Panel("Training time", "Seconds since the start, evaluations left out.", ("time/total",)),
@@ -218,7 +223,7 @@ LABELS = {
 def _legend_name(metric: str, beside: Sequence[str]) -> str:
     """A metric's name as a legend shows it beside others: what tells them apart."""
     topic, *rest = metric.split("/")
-    if topic == "eval" and len(rest) == 2:  # of a data set
+    if topic in ("eval", "curriculum") and len(rest) == 2:  # of a data set
         alike = len({name.rpartition("/")[2] for name in beside}) == 1
         return rest[0] if alike else " ".join(rest).replace("_at_", "@")
     return LABELS.get(metric, ("/".join(rest) or topic).replace("_at_", "@").removeprefix("num_"))

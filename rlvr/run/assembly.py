@@ -18,7 +18,6 @@ from rlvr.boost.plugins import resolve_precision
 from rlvr.boost.process import ProcessInfo, Replica, replica_of
 from rlvr.config import Config
 from rlvr.data.prompts import PromptLoader
-from rlvr.data.sampling import PromptSampler
 from rlvr.journal.keeper import JournalKeeper
 from rlvr.models.actor import Actor
 from rlvr.models.loading import load_tokenizer, resolve_source
@@ -125,7 +124,7 @@ def assemble(config: Config, session: Session, plan: BatchPlan, host: Host) -> R
     shown = view if session.process.is_main else None
     keeper = JournalKeeper(session.folder, config.log.journal) if config.log.journal else None
     trainer = host.make_trainer(Parts(tokenizer, conversation, prompts, ptx, shown, keeper))
-    sampler = PromptSampler(len(prompts.train), plan.prompts_per_step, config.train.seed)
+    sampler = build.make_sampler(config, prompts.train, plan.prompts_per_step)
     return Run(trainer, PromptLoader(prompts.train, sampler, *host.share), ptx, view)
 
 

@@ -22,9 +22,11 @@ from rlvr.boost.process import Replica
 from rlvr.config import Config, trains_on_generated
 from rlvr.config.reward_options import environment_of, function_names, reads_tags
 from rlvr.core.advantages import get_estimator
+from rlvr.data.curriculum import Curriculum, arms_of
 from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, fingerprint, prepare_prompts
 from rlvr.data.readers import draw_sample, read_training_problems
+from rlvr.data.sampling import PromptSampler
 from rlvr.data.supervised import SupervisedLoader, hold_out
 from rlvr.errors import UserError
 from rlvr.evaluation.evaluator import Evaluator
@@ -324,6 +326,26 @@ def training_sampling(config: Config, conversation: Conversation) -> Sampling:
         batch_size=r.generation_batch_size,
         stop_ids=tuple(conversation.stop_ids),
         stop_strings=tuple(conversation.stop_strings),
+    )
+
+
+def make_sampler(config: Config, prompts: Sequence[Prompt], batch_size: int) -> PromptSampler:
+    """The order of the prompts.
+
+    Raises:
+        UserError: a curriculum that the problems don't allow.
+    """
+    data, seed = config.data, config.train.seed
+    if data.curriculum == "uniform":
+        return PromptSampler(len(prompts), batch_size, seed)
+    return Curriculum(
+        arms_of([prompt.problem for prompt in prompts], data.curriculum_by),
+        batch_size,
+        seed,
+        data.curriculum,
+        target=data.curriculum_target,
+        memory=data.curriculum_memory,
+        even=data.curriculum_even,
     )
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from rlvr.boost.health import enter_phase
-from rlvr.boost.process import all_reduce_sum, any_rank
+from rlvr.boost.process import all_reduce_sum, any_rank, gather_json
 from rlvr.checkpoint.checkpointer import Checkpointer, Loaded, SavedPart, SavedRole
 from rlvr.checkpoint.storage import checkpoint_name
 from rlvr.config import Config, LogConfig
@@ -30,6 +30,7 @@ from rlvr.core.advantages import get_estimator
 from rlvr.core.kl import adapted_kl_coef
 from rlvr.data.batches import as_examples, as_prompts
 from rlvr.data.examples import Example
+from rlvr.data.prompts import PromptLoader
 from rlvr.errors import UserError
 from rlvr.experience.dynamic_sampling import collect_with_signal
 from rlvr.experience.experience import Experience, ExperienceBuffer
@@ -377,6 +378,8 @@ class OnlineTrainer(BaseTrainer):
         else:
             collected, sampled = self.maker.make_experience(prompts, self.meter, *place, **options), len(prompts)
         # Sampling was divided among all processes, learning is among replicas: those of one replica learn the same samples.
+        if isinstance(self.prompt_loader, PromptLoader) and self.prompt_loader.sampler.learns:
+            self.prompt_loader.observe(gather_json(collected.solved))
         store = "cpu" if c.train.buffer_cpu_offload else self._device()
         self.buffer.extend([item.to(store) for item in self.learner.pool(collected.experience)])
         self.progress.samples += int(all_reduce_sum(torch.tensor(float(sampled), device=self._device())))
@@ -501,6 +504,8 @@ class OnlineTrainer(BaseTrainer):
         metrics = summarise(self.meter.means())
         a, samples = self.config.algo, len(self.buffer) * self.learner.replicas
         self.buffer.clear()
+        if isinstance(self.prompt_loader, PromptLoader):
+            metrics |= self.prompt_loader.sampler.metrics()
         if a.kl_target is not None:
             metrics["objective/kl_coef"] = self.kl_coef
             if self._actor_learns:  # while the policy stands still, its divergence says nothing of the coefficient

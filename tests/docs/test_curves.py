@@ -22,6 +22,7 @@ RULES = "--reward_functions gsm8k_reward_fn repetition_penalty_fn"
 RUNS = {
     "ppo": f"{RULES} --kl_target 1 --ptx_dataset rows.jsonl --ptx_coef 0.1 --mismatch_correction truncate --off_policy_mask_threshold 1 --positive_lm_coef 0.1 --positive_threshold -9 --eval_generations 2 --eval_temperature 1",
     "dapo": f"{RULES} --preset dapo --max_refills 1 --accumulation_steps 1",
+    "curriculum": f"{RULES} --estimator grpo --prompt_dataset builtin@2 builtin@3 --curriculum zone",
     "remax": f"{RULES} --estimator remax --kl_in loss --entropy_control top_entropy",
     "turns": f"--environment {ROOT}/tests/naughty_environment.py:Guess --max_turns 2 --eval_temperature 1",
     "compared": "--rm_checkpoint_path rm --reward_normalisation running --rl_env_type preference_comparison",
