@@ -48,7 +48,7 @@ class Problem:
     answer: str | None
     columns: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
-    dataset: str = ""
+    dataset: str = field(default="", compare=False)
 
     @property
     def has_verifier(self) -> bool:
