@@ -170,8 +170,14 @@ def _of_product(node: Op) -> Iterator[Undone]:
         yield Undone.PRODUCT
     elif any(map(_is_plain, above)) and any(map(_is_plain, below)):
         fraction = any(isinstance(f, Number) and f.value.denominator != 1 for f in (*above, *below))
-        if fraction or all(map(_is_plain, (*above, *below))):
+        if fraction or all(map(_is_plain, (*above, *below))) and not _is_fraction(node):
             yield Undone.QUOTIENT
+
+
+def _is_fraction(node: Op) -> bool:
+    """1/3 * 2 is 2/3, which can't be worked out further; 84/2 can."""
+    value = exact(node)
+    return value is not None and value.denominator != 1
 
 
 def _are_numbers(factors: list[Node]) -> bool:
