@@ -7,9 +7,18 @@ Every flag: `python scripts/train_rlvr.py --help`. The same as `rlvr train`.
 """
 
 import sys
+from argparse import Namespace
 
 from rlvr.cli.main import run
 from rlvr.cli.train import train_command
+
+
+def train(args: Namespace) -> None:
+    """Train by settings that a parser of one's own has read, under the names of flags."""
+    import rlvr
+
+    rlvr.train(**vars(args))
+
 
 if __name__ == "__main__":
     sys.exit(run(train_command, sys.argv[1:]))

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import seed_examples
 
 HERE = Path(__file__).parent
 
@@ -37,7 +38,7 @@ METRICS = "test_seed_metrics.py::test_metrics_have_the_references_names"
 
 SHOWN: dict[str, tuple[str, ...]] = {
     # S0.a: what the script does
-    "S0.1": ("test_seed_flags.py::test_train_takes_settings_by_the_names_of_their_flags", RULE_RUN),
+    "S0.1": ("examples/test_train_ppo_script.py::test_train_takes_the_arguments_of_a_parser", RULE_RUN),
     "S0.2": (NEURAL_RUN, WEIGHTS),
     "S0.3": (COATI, "trainer/test_ppo.py::test_plugins_agree_with_ddp"),
     "S0.4": ("trainer/test_learning.py::test_a22_the_schedule_counts_optimizer_steps", FLAG),
@@ -101,7 +102,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "S1.38": (COATI, LOGGED),
     "S1.39": (COATI,),
     # S2: ColossalAI's script on Ray
-    **dict.fromkeys(("S2.1", "S2.2"), (RAY_NAMES, RAY_RUN)),
+    **dict.fromkeys(("S2.1", "S2.2"), (RAY_NAMES, RAY_RUN, "on_ray/test_names.py::test_what_the_scripts_classes_do_otherwise_is_told")),
     **dict.fromkeys(("S2.3", "S2.4", "S2.5", "S2.6", "S2.7", "S2.8", "S2.9"), (RAY_NAMES, RAY_RUN)),
     **dict.fromkeys(("S2.10", "S2.11", "S2.12", "S2.13", "S2.14"), (RAY_NAMES, RAY_RUN)),
     "S2.15": (RAY_SCRIPT, "on_ray/test_settings.py::test_its_defaults"),
@@ -131,7 +132,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "S3.5": (PIPELINE,),
     "S3.6": (PIPELINE, "data/test_problems.py::test_prompts_alone"),
     "S3.7": ("examples/test_aitraining.py::test_environment_types", "scorers/test_environments.py::test_preferences_raise_what_is_compared"),
-    "S3.8": ("examples/test_aitraining.py::test_multi_objective_rewards",),
+    "S3.8": ("examples/test_aitraining.py::test_multi_objective_rewards", "examples/test_aitraining.py::test_a_reward_model_that_no_objective_pays_is_told"),
     "S3.9": (PIPELINE, "compat/test_llm.py::test_supervised_trainers"),
     "S3.10": ("test_seed_metrics.py::test_the_divergence_can_be_watched",),
     # S3.b: its parameters
@@ -144,7 +145,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "S4.2": ("trainer/test_phases.py::test_the_cache_is_emptied_after_collecting_and_after_learning",),
     "S4.3": ("compat/test_trl.py::test_samples_of_the_evaluation_set",),
     "S4.4": ("compat/test_trl_functions.py::test_generate_does_not_look_at_padding", "compat/test_trl_functions.py::test_generate_gives_what_was_drawn_from"),
-    "S4.5": ("compat/test_trl_functions.py::test_batch_generation_is_generation_in_parts",),
+    "S4.5": ("compat/test_trl_functions.py::test_batch_generation_is_generation_in_parts", "examples/test_trl_trainer.py::test_functions_are_called_as_documented"),
     "S4.6": ("compat/test_trl_functions.py::test_forward_gives_each_row_what_it_gives_alone", "compat/test_trl_functions.py::test_forward_is_trls_where_trls_is_right"),
     "S4.7": ("core/test_masks.py::test_a5_a6_truncation_pads_after_the_first_stop_whatever_the_pad_is",),
     "S4.8": (TRL, TRL_READ),
@@ -171,6 +172,20 @@ SHOWN: dict[str, tuple[str, ...]] = {
     # S4.c: metrics
     "S4.c": (METRICS, "core/test_whole_step.py::test_a31_metrics_equal_the_oracle", "trainer/test_ppo.py::test_a31_metrics_are_means_over_response_tokens_only"),
 }  # fmt: skip
+
+
+def test_the_examples_stand_in_the_documents() -> None:
+    folder = HERE.parents[1] / "shared" / "seeds"
+    if not folder.is_dir():
+        pytest.skip("the reference documents do not lie beside the project")
+
+    def words(text: str) -> str:
+        return " ".join(re.sub(r"^# ", "", text, flags=re.MULTILINE).split())
+
+    whole = words("\n".join(path.read_text() for path in sorted(folder.iterdir())))
+    for name, text in vars(seed_examples).items():
+        if name.isupper() and name != "TRL_FUNCTIONS":  # which leaves out docstrings
+            assert words(text) in whole, name
 
 
 def numbers(document: int, *ranges: tuple[int, int]) -> set[str]:

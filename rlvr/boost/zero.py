@@ -102,7 +102,11 @@ class ZeroLayout(Layout):
 
     def __init__(self, booster: Any, model: Any, optimizer: Any) -> None:
         super().__init__(booster, model, optimizer)
-        if optimizer is not None and self._has_masters:
+        if optimizer is None:
+            return
+        if next(model.parameters()).device.type == "cpu":
+            optimizer._overlap_communication = False  # ColossalAI's default, which needs a GPU's streams
+        if self._has_masters:
             sum_in_float32(optimizer)
 
     def gradients(self) -> list[Tensor]:

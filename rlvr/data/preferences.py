@@ -5,7 +5,8 @@ messages, and one of
 
 - `prompt`: text as it is, or a list of messages;
 - `question`: goes through the conversation template;
-- neither: `chosen` and `rejected` then hold everything, prompt included.
+- `context`: a list of messages, as ColossalChat has it;
+- none of these: `chosen` and `rejected` then hold everything, prompt included.
 
 A column `margin` says how much better the one is at least. What ends the assistant's turn closes both responses.
 """
@@ -129,6 +130,8 @@ def encode_pair(
     """The pair of one row; None if a response is empty."""
     chosen, rejected = columns.chosen or "chosen", columns.rejected or "rejected"
     prompt = columns.prompt or columns.question or next((n for n in ("prompt", "question") if n in row.values), None)
+    if prompt is None and isinstance(row.values.get("context"), list):
+        prompt = "context"
     for name in (chosen, rejected, *([prompt] if prompt else [])):
         require_column(row, name)
     templated = prompt is not None and (

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from rewards import RewardFunction, check_gold
+from rlvr.data.messages import read_messages
 from rlvr.data.rows import Row, encodable, short
 from rlvr.errors import UserError, did_you_mean, listed
 
@@ -156,14 +157,12 @@ def _question(value: Any, place: str, column: str) -> str:
     return encodable(text, place, column)
 
 
-def _last_user_message(messages: Sequence[Any], place: str, column: str) -> Any:
-    for message in messages:
-        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise UserError(
-                f'{place}: column {column!r} must hold chat messages such as {{"role": "user", "content": "2+3?"}}, '
-                f"not {short(message)}"
-            )
-    of_user = [message["content"] for message in messages if message["role"] == "user"]
+def _last_user_message(messages: Sequence[Any], place: str, column: str) -> str:
+    of_user = [
+        message["content"]
+        for message in read_messages(messages, place, column, any_role=True)
+        if message["role"] == "user"
+    ]
     if not of_user:
         raise UserError(f"{place}: column {column!r} holds no message of the role 'user'")
     return of_user[-1]
@@ -249,7 +248,8 @@ def _check_absent(problems: Sequence[Problem], notes: list[str], needy: Sequence
     message = f"{absent} of {len(problems)} problems have no right answer, which {', '.join(needy)} needs"
     if absent == len(problems):
         raise UserError(
-            f"{message} (the first: {problems[0].source}); name the column that holds it: --answer_column NAME, or take other functions"
+            f"{message} (the first: {problems[0].source}); give the rows a column 'answer' (--answer_column NAME names another in rlvr train), or take "
+            "functions or a reward model that need none"
         )
     notes.append(
         f"{message}; these problems are left out" if left_out else f"{message}: their responses are not paid by it"

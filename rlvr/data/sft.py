@@ -2,8 +2,8 @@
 
 The prompt of a `question` is that of PPO: the conversation template's (`encode_row`). A row has one of these sets of columns, looked for in this order:
 
-- `messages` or `conversations`: a list of {"role": ..., "content": ...} or of ShareGPT's {"from": ..., "value": ...};
-  the assistant's turns are learned;
+- `messages` or `conversations`: a list of chat messages, whose forms `rlvr.data.messages` knows; the assistant's turns are
+  learned;
 - `prompt` and `response` (or `completion`): texts as they are, with whatever turns and tags the data writes, or lists
   of messages;
 - `question` and `answer`: the question goes through the conversation template, the answer is the assistant's whole turn
@@ -15,11 +15,12 @@ that does not end so already. A response is
 encoded apart from its prompt, because the model will generate it apart from it: tokens never merge over the border.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rlvr.data.examples import Example
+from rlvr.data.messages import Message, read_messages
 from rlvr.data.rows import Row, require_column, short, text_of
 from rlvr.errors import UserError, listed
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from rlvr.prompting.conversation import Conversation
 
-ROLES = ("system", "user", "assistant")
-SHAREGPT_ROLES = {"human": "user", "gpt": "assistant"}
 _MESSAGE_SHAPES = (("messages",), ("conversations",))
 # Sets of columns, the first that a row has is taken.
 _SHAPES = (
@@ -39,8 +38,6 @@ _SHAPES = (
     ("question", "answer"),
     ("text",),
 )
-Message = Mapping[str, str]
-"""`role` and `content`."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def render_prompt(conversation: "Conversation", messages: Sequence[Message], pla
 
 
 def messages_of(row: Row, column: str, role_of_text: str) -> list[Message]:
-    """A column's chat messages, ours or ShareGPT's; a plain text is one message of `role_of_text`.
+    """A column's chat messages; a plain text is one message of `role_of_text`.
 
     Raises:
         UserError: anything else, and roles that are not known.
@@ -257,23 +254,4 @@ def messages_of(row: Row, column: str, role_of_text: str) -> list[Message]:
     value = row.values[column]
     if not isinstance(value, list):
         return [{"role": role_of_text, "content": text_of(row, column)}]
-    value = [_plain(message) for message in value]
-    for message in value:
-        if not (isinstance(message, Mapping) and all(isinstance(message.get(k), str) for k in ("role", "content"))):
-            raise UserError(
-                f'{row.place}: column {column!r} must hold chat messages such as {{"role": "user", "content": "2+3?"}}, '
-                f"not {short(message)}"
-            )
-        if message["role"] not in ROLES:
-            raise UserError(
-                f"{row.place}: column {column!r} has a message of the role {message['role']!r}; roles are {listed(ROLES)}"
-            )
-    return [{"role": message["role"], "content": message["content"]} for message in value]
-
-
-def _plain(message: Any) -> Any:
-    """A message with `from` and `value` (ShareGPT) as one with `role` and `content`; anything else as it is."""
-    if not (isinstance(message, Mapping) and {"from", "value"} <= message.keys()):
-        return message
-    role = message["from"]
-    return {"role": SHAREGPT_ROLES.get(role, role) if isinstance(role, str) else role, "content": message["value"]}
+    return read_messages(value, row.place, column)

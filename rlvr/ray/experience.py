@@ -15,12 +15,13 @@ from rewards import Sample
 from rlvr.checkpoint.checkpointer import SavedPart
 from rlvr.config import Config
 from rlvr.data.prompts import Prompt
+from rlvr.errors import UserError
 from rlvr.experience.maker import GREEDY, BaseExperienceMaker, Responses, samples_of, timed
 from rlvr.experience.scoring import Columns, ModelScores, model_scores
 from rlvr.prompting.conversation import Conversation
 from rlvr.ray.cluster import collect, import_ray
 from rlvr.ray.groups import PPOInitialRayActorGroup, PPORayActorGroup
-from rlvr.ray.rewards import PieceScoring, RemoteScorer
+from rlvr.ray.rewards import RemoteScorer
 from rlvr.ray.rollout import Part, RolloutWorkers
 from rlvr.ray.splitting import Piece, merge_columns, split_prompts
 from rlvr.rollout.engine import Rollout, Sampling
@@ -39,14 +40,24 @@ class ExperienceCompositionRefs:
         action_log_probs_ref: columns of each rank of the actor.
         base_action_log_probs_ref: those of the reference model; empty without one.
         value_ref: those of the critic; empty without one.
-        r_ref: the scores, in the making since the responses were sampled; None where they are kept elsewhere.
+        r_ref: refused: scores are none of the models' columns, and may still be in the making when these are read.
+
+    Raises:
+        UserError: `r_ref` is given; says where scores are.
     """
 
     sequences_attention_mask_action_mask_ref: Any
     action_log_probs_ref: Sequence[Any]
     base_action_log_probs_ref: Sequence[Any] = ()
     value_ref: Sequence[Any] = ()
-    r_ref: PieceScoring | None = None
+    r_ref: Any = None
+
+    def __post_init__(self) -> None:
+        if self.r_ref is not None:
+            raise UserError(
+                "ExperienceCompositionRefs(r_ref=...): leave it out. Scores come from the scorer that ExperienceMaker is made with, which is "
+                "asked when the models have read the responses"
+            )
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,19 @@ class ExperienceMaker(BaseExperienceMaker):
         roles: the groups.
         scorer: scores responses by reference.
         sampling, config: as `BaseExperienceMaker`'s.
+
+    Raises:
+        UserError: called as that of ColossalAI's script, `ExperienceMaker(kl_coef)`; says where that goes.
     """
+
+    def __new__(cls, *args: Any, **given: Any) -> "ExperienceMaker":
+        """Only here to refuse the script's call, whose maker knows no models and forms rewards alone."""
+        if "kl_coef" in given or (args and isinstance(args[0], int | float)):
+            raise UserError(
+                "ExperienceMaker(kl_coef): it is made by the driver, with groups, scorer and settings. kl_coef is a setting: "
+                "rlvr.train(ray=True, kl_coef=0.1, ...), or --kl_coef 0.1 to scripts/train_rlvr_on_ray.py"
+            )
+        return super().__new__(cls)
 
     def __init__(self, roles: Roles, scorer: RemoteScorer, sampling: Sampling, config: Config) -> None:
         super().__init__(scorer, sampling, config)

@@ -3,7 +3,7 @@
 Reward functions, a neural reward model or both, wrapped in the environment of `--rl_env_type`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from rlvr.config.reward_options import (
     parse_objectives,
     reward_options,
 )
-from rlvr.errors import UserError
+from rlvr.errors import UserError, listed
 from rlvr.models.loading import load_tokenizer
 from rlvr.models.lora_config import is_adapter
 from rlvr.models.reward_model import RewardModel
@@ -62,10 +62,22 @@ def make_reward_model(
     scorer = _make_scorer(config, conversation, tokenizer, device, note)
     if is_multi_objective(config):
         objectives = parse_objectives(e.rl_reward_weights) or dict.fromkeys(scorer.names, 1.0)
+        if unpaid := _without_weight(scorer.names, objectives):
+            note(
+                f"{listed(unpaid)}: scored and logged, but not paid, for --rl_reward_weights {e.rl_reward_weights} names no weight: "
+                f'to pay it, add {{"{unpaid[0]}": 1.0}}'
+            )
         scorer = MultiObjective(scorer, objectives, r.reward_aggregation)
     if e.rl_env_type == "preference_comparison":
         scorer = PreferenceComparison(scorer, **parse_env_config(e.rl_env_type, e.rl_env_config))
     return scorer
+
+
+def _without_weight(names: Sequence[str], objectives: Mapping[str, float]) -> list[str]:
+    """The scores that no objective pays. (An objective may also be a component by its bare name, of a function that only shows when it
+    is called.)"""
+    paid = {objective.partition("/")[0] for objective in objectives}
+    return [name for name in names if name not in paid and (name == NEURAL or paid <= set(names))]
 
 
 def _make_scorer(

@@ -2,6 +2,7 @@
 within a second, before a run has a folder. The user's plugins are imported.
 """
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ def check_sources(config: AnyConfig) -> None:
         check_prompt_csv(config.data.prompt_csv_url)
     if (template := config.template.conversation_template_config) != "auto":
         load_template(template)
+    if config.model.use_flash_attn and importlib.util.find_spec("flash_attn") is None:
+        raise UserError(
+            "--use_flash_attn needs the package flash-attn and a CUDA GPU: pip install flash-attn, or leave the flag out (PyTorch's own "
+            "attention is used)"
+        )
     for name in MODELS:
         if value := getattr(config.model, name, None):
             check_model(value, f"--{name}")

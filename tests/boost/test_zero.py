@@ -51,3 +51,18 @@ def test_what_is_kept_of_passes_goes_with_a_step_that_is_skipped() -> None:
     assert found["skipped"] == [[0, 0, 0, 1, 2, 0]] and torch.equal(
         found["struck"]["weights"], found["quiet"]["weights"]
     )
+
+
+def test_a_plugin_with_colossalais_defaults_learns_on_a_cpu() -> None:
+    """It overlaps communication with computing, for which a CPU has no streams."""
+    from colossalai.booster import Booster
+    from colossalai.booster.plugin import LowLevelZeroPlugin
+
+    module: Any = Line()
+    role = Boosted(
+        Booster(plugin=LowLevelZeroPlugin(stage=2, precision="fp32")),
+        module,
+        torch.optim.SGD(module.parameters(), lr=1.0),
+    )
+    role.learn([lambda: role.forward(torch.ones(257))])
+    assert torch.equal(role.unwrapped.w, -torch.ones(257))

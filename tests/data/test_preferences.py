@@ -53,6 +53,10 @@ def test_message_lists_with_and_without_a_prompt() -> None:
     assert texts({"chosen": [ASK, reply("5")], "rejected": [ASK, reply("6")]}) == expected
     assert texts({"prompt": [ASK], "chosen": [reply("5")], "rejected": [reply("6")]}) == expected
     assert texts({"prompt": [ASK], "chosen": "5", "rejected": "6"}) == expected
+    of_colossalchat = {"context": [{"from": "human", "content": "2+3?"}]} | {
+        name: [{"from": "assistant", "content": text}] for name, text in (("chosen", "5"), ("rejected", "6"))
+    }
+    assert texts(of_colossalchat) == expected
 
 
 def test_named_columns_and_margins() -> None:

@@ -89,11 +89,15 @@ def test_chat_messages() -> None:
     ]
     problem = make_problem(row(messages=chat, answer="5"), Columns("messages", "answer"))
     assert problem.question == "2+3?"
+    of_colossalchat = [{"from": "user", "content": "2+3?"}]
+    assert make_problem(row(messages=of_colossalchat, answer="5"), Columns("messages", "answer")) == problem
+    with_a_tool = [*chat, {"role": "tool", "content": "t"}]
+    assert make_problem(row(messages=with_a_tool, answer="5"), Columns("messages", "answer")) == problem
     for bad, said in (
         (["2+3?"], "must hold chat messages"),
         ([{"role": "user"}], "must hold chat messages"),
         ([{"role": "system", "content": "s"}], "no message of the role 'user'"),
-        ([{"role": "user", "content": 5}], "not int"),
+        ([{"role": "user", "content": 5}], "must hold chat messages"),
         ([], "no message of the role 'user'"),
     ):
         with pytest.raises(UserError, match=f"d.jsonl:7: column 'prompt'.*{said}"):

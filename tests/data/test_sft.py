@@ -75,6 +75,12 @@ def test_sharegpt_rows_are_the_same_conversations() -> None:
     assert one({"conversations": asked}) == ours and one({"conversations": [asked[0], ASK, REPLY]}) == ours
 
 
+def test_colossalchats_rows_are_the_same_conversations() -> None:
+    asked = [{"from": "system", "content": "Be brief."}, {"from": "user", "content": "2+3?"}]
+    ours = one({"messages": [{"role": "system", "content": "Be brief."}, ASK, REPLY]})
+    assert one({"messages": [*asked, {"from": "assistant", "content": "5"}]}) == ours
+
+
 def test_a_system_message_of_the_data_is_kept() -> None:
     system = {"role": "system", "content": "Be brief."}
     text = "".join(one({"messages": [system, ASK, REPLY]}))

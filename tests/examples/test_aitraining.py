@@ -1,4 +1,4 @@
-"""The examples of aitraining's PPO page (reference document 3): command line and Python, a reward model and then PPO."""
+"""The examples of aitraining's PPO page (reference document 3) as they stand: command line and Python, a reward model and then PPO."""
 
 import json
 from pathlib import Path
@@ -6,34 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from seed_examples import (
+    AITRAINING_OBJECTIVES,
+    AITRAINING_PPO,
+    AITRAINING_PROMPTS,
+    AITRAINING_PYTHON,
+    AITRAINING_QUICK_START,
+    AITRAINING_REWARD_MODEL,
+    flags,
+)
 
 from rlvr import LLMTrainingParams, Project
 from rlvr.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("process")
-QUICK = [
-    "--rl-max-new-tokens",
-    "4",
-    "--rl-rollout-batch-size",
-    "8",
-    "--rl-num-ppo-epochs",
-    "1",
-    "--chat-template",
-    "tiny",
-]
-
-
-@pytest.fixture
-def prompts(tmp_path) -> str:
-    """Prompts only: the model generates the responses."""
-    texts = ["What is machine learning?", "Explain quantum computing.", "Write a haiku about coding."]
-    return write(tmp_path / "prompts.jsonl", [{"text": text} for text in texts])
-
-
-@pytest.fixture
-def preferences(tmp_path) -> str:
-    rows = [{"prompt": f"{i}+1=", "chosen": str(i + 1), "rejected": f"{i}?"} for i in range(10, 26)]
-    return write(tmp_path / "preferences.jsonl", rows)
+MODEL = "google/gemma-3-270m"
+QUICK = "--rl-max-new-tokens 4 --rl-rollout-batch-size 8 --rl-num-ppo-epochs 1 --chat-template tiny".split()
 
 
 def write(path: Path, rows: list[dict]) -> str:
@@ -45,92 +33,76 @@ def metrics(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def train_reward_model(model: str, preferences: str, project: Path) -> None:
-    status = main(
-        [
-            "llm", "--train", "--model", model, "--data-path", preferences, "--project-name", str(project), "--trainer", "reward",
-            "--prompt-text-column", "prompt", "--text-column", "chosen", "--rejected-text-column", "rejected",
-            "--chat-template", "tiny", "--lr", "1e-3",
-        ]
-    )  # fmt: skip
-    assert status == 0
-
-
-def test_full_pipeline_reward_model_then_ppo(micro_model, preferences, prompts, tmp_path) -> None:
-    train_reward_model(micro_model, preferences, tmp_path / "reward-model")
-    command = [
-        "llm", "--train", "--model", micro_model, "--data-path", prompts, "--project-name", str(tmp_path / "ppo-model"),
-        "--trainer", "ppo", "--rl-reward-model-path", str(tmp_path / "reward-model"), "--rl-kl-coef", "0.1",
-        "--rl-clip-range", "0.2", *QUICK,
-    ]  # fmt: skip
-    assert main(command) == 0
-    rows = metrics(tmp_path / "ppo-model")
-    assert "reward/reward_model" in rows[-1] and rows[-1]["episode"] == 8
-    weights = [load_file(f) for f in (Path(micro_model) / "model.safetensors", weights_of(tmp_path / "ppo-model"))]
-    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
 def weights_of(project: Path) -> Path:
     return project / "actor" / "modeling" / "model.safetensors"
 
 
-def test_python_api(micro_model, preferences, prompts, tmp_path) -> None:
-    train_reward_model(micro_model, preferences, tmp_path / "reward-model")
-    params = LLMTrainingParams(
-        model=micro_model,
-        data_path=prompts,
-        project_name=str(tmp_path / "ppo-model"),
-        trainer="ppo",
-        rl_reward_model_path=str(tmp_path / "reward-model"),
-        # PPO hyperparameters
-        rl_gamma=0.99,
-        rl_gae_lambda=0.95,
-        rl_kl_coef=0.1,
-        rl_clip_range=0.2,
-        rl_num_ppo_epochs=4,
-        epochs=1,
-        batch_size=4,
-        lr=1e-5,
-        rl_max_new_tokens=4,
-        rl_rollout_batch_size=8,
-        chat_template="tiny",
-    )
-    project = Project(params=params, backend="local", process=True)
-    folder = project.create()
-    assert folder == tmp_path / "ppo-model" and weights_of(folder).is_file()
+@pytest.fixture(scope="module")
+def reward_model(micro_model: str, tmp_path_factory: pytest.TempPathFactory, process: object) -> Path:
+    """Step 1 of the page's pipeline, for all that come after it."""
+    folder = tmp_path_factory.mktemp("pages")
+    rows = [{"prompt": f"{i}+1=", "chosen": str(i + 1), "rejected": f"{i}?"} for i in range(10, 26)]
+    write(folder / "preferences.jsonl", rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(flags(AITRAINING_REWARD_MODEL, "aitraining", **{MODEL: micro_model})) == 0
+    return folder / "reward-model"
+
+
+@pytest.fixture
+def page(reward_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with what the page's examples name: prompts only, and the reward model."""
+    (tmp_path / "prompts.jsonl").write_text(AITRAINING_PROMPTS)
+    (tmp_path / "reward-model").symlink_to(reward_model)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [AITRAINING_QUICK_START, AITRAINING_PPO], ids=["quick start", "step 2"])
+def test_full_pipeline_reward_model_then_ppo(command, page, micro_model) -> None:
+    assert main(flags(command, "aitraining", **{MODEL: micro_model})) == 0
+    rows = metrics(page / "ppo-model")
+    assert "reward/reward_model" in rows[-1] and rows[-1]["episode"] == 32
+    weights = [load_file(f) for f in (Path(micro_model) / "model.safetensors", weights_of(page / "ppo-model"))]
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_python_api(page, micro_model) -> None:
+    code = AITRAINING_PYTHON.replace(MODEL, micro_model)
+    exec(code.replace("autotrain.trainers.clm.params", "rlvr").replace("autotrain.project", "rlvr"), {})
+    assert weights_of(page / "ppo-model").is_file()
 
 
 def test_multi_objective_rewards(micro_model, tmp_path) -> None:
     rows = [{"text": f"{i}+1=", "answer": str(i + 1)} for i in range(8)]
-    params = LLMTrainingParams(
-        model=micro_model,
-        data_path=write(tmp_path / "prompts.jsonl", rows),
-        project_name=str(tmp_path / "ppo-model"),
-        trainer="ppo",
-        rl_multi_objective=True,
-        rl_env_type="multi_objective",
-        rl_reward_weights='{"correctness": 1.0, "formatting": 0.1}',
-        model_ref=micro_model,
-        rl_max_new_tokens=4,
-        rl_rollout_batch_size=8,
-        chat_template="tiny",
-    )
-    row = metrics(Project(params=params, backend="local", process=True).create())[-1]
+    needed = {
+        "model": micro_model,
+        "data_path": write(tmp_path / "prompts.jsonl", rows),
+        "project_name": str(tmp_path / "ppo-model"),
+    }
+    quick = {"model_ref": micro_model, "rl_max_new_tokens": 4, "rl_rollout_batch_size": 8, "chat_template": "tiny"}
+    named = {"LLMTrainingParams": LLMTrainingParams, "more": needed | quick}
+    exec(AITRAINING_OBJECTIVES.replace("...", "**more,"), named)
+    row = metrics(Project(params=named["params"], backend="local", process=True).create())[-1]
     assert {"reward/correctness", "reward/formatting"} <= set(row)  # a curve for each objective
     assert row["objective/scores"] == pytest.approx(
         row["reward/correctness"] + 0.1 * row["reward/formatting"], abs=1e-6
     )
 
 
+def test_a_reward_model_that_no_objective_pays_is_told(page, micro_model, capsys) -> None:
+    write(page / "prompts.jsonl", [{"text": f"{i}+1=", "answer": str(i + 1)} for i in range(8)])
+    objectives = ["--rl-multi-objective", "--rl-reward-weights", '{"correctness": 1.0, "formatting": 0.1}']
+    assert main([*flags(AITRAINING_PPO, "aitraining", **{MODEL: micro_model}), *objectives, *QUICK]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "reward_model: scored and logged, but not paid" in said and 'add {"reward_model": 1.0}' in said
+
+
 @pytest.mark.parametrize("kind", ["text_generation", "preference_comparison"])
-def test_environment_types(kind, micro_model, preferences, prompts, tmp_path) -> None:
-    train_reward_model(micro_model, preferences, tmp_path / "reward-model")
-    command = [
-        "llm", "--train", "--model", micro_model, "--data-path", prompts, "--project-name", str(tmp_path / "ppo-model"),
-        "--trainer", "ppo", "--rl-reward-model-path", str(tmp_path / "reward-model"), "--rl-env-type", kind, *QUICK,
-    ]  # fmt: skip
-    assert main(command) == 0
-    row = metrics(tmp_path / "ppo-model")[-1]
+def test_environment_types(kind, page, micro_model) -> None:
+    words = flags(AITRAINING_PPO, "aitraining", **{MODEL: micro_model})
+    assert main([*words, "--rl-env-type", kind, *QUICK]) == 0
+    row = metrics(page / "ppo-model")[-1]
     if kind == "preference_comparison":  # a win rate within each group has this mean
         assert row["objective/scores"] == pytest.approx(0.5)
     else:

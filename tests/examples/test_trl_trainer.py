@@ -1,9 +1,15 @@
-"""The examples of TRL's `PPOTrainer.train` (reference document 4): `train()`, `save_model()`, and the sharded launch."""
+"""The examples of TRL's `PPOTrainer.train` (reference document 4) as they stand: `train()`, `save_model()`, the sharded launch, and the
+calls of its functions."""
+
+import ast
+import inspect
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+from seed_examples import TRL_FUNCTIONS, TRL_LAUNCH, TRL_TRAINER, flags
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, HfArgumentParser
 
+import rlvr
 from rlvr.compat.trl import PPOConfig, PPOTrainer
 from rlvr.models.reward_model import RewardModel
 
@@ -28,53 +34,40 @@ def parts(micro_model, tmp_path) -> dict:
     }
 
 
-def test_basic_training(parts, tmp_path) -> None:
+def test_basic_training(parts, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     config = PPOConfig(
         output_dir=str(tmp_path / "run"), total_episodes=32, response_length=6, stop_token="eos", learning_rate=1e-2,
         num_ppo_epochs=2, bf16=False,
     )  # fmt: skip
-    tokenizer, policy, ref_policy = parts["processing_class"], parts["model"], parts["ref_model"]
-    reward_model, value_model = parts["reward_model"], parts["value_model"]
-    train_dataset, eval_dataset = parts["train_dataset"], parts["eval_dataset"]
-
-    trainer = PPOTrainer(
-        args=config,
-        processing_class=tokenizer,
-        model=policy,
-        ref_model=ref_policy,
-        reward_model=reward_model,
-        value_model=value_model,
-        train_dataset=train_dataset,
-        eval_dataset=eval_dataset,
-    )
-
-    # Run the full PPO training loop
-    trainer.train()
-
-    # Save the trained policy
-    trainer.save_model(tmp_path / "ppo-trained-policy")
+    tokenizer, ref_policy = parts["processing_class"], parts["ref_model"]
+    named = {"config": config, "tokenizer": tokenizer, "policy": parts["model"], "ref_policy": ref_policy, **parts}
+    exec(TRL_TRAINER.replace("trl.experimental.ppo", "rlvr.compat.trl"), named)
 
     saved = AutoModelForCausalLM.from_pretrained(tmp_path / "ppo-trained-policy")
     changed = [n for n, p in saved.state_dict().items() if not torch.equal(p, ref_policy.state_dict()[n])]
     assert changed and len(AutoTokenizer.from_pretrained(tmp_path / "ppo-trained-policy")) == len(tokenizer)
-    assert [row["episode"] for row in trainer.log_history if "objective/kl" in row] == [8, 16, 24, 32]
+    log = named["trainer"].log_history
+    assert [row["episode"] for row in log if "objective/kl" in row] == [8, 16, 24, 32]
     assert (tmp_path / "run" / "samples.jsonl").is_file()
 
 
 def test_sharded_launch(parts) -> None:
-    """The flags of the DeepSpeed example; ColossalAI's ZeRO shards here."""
-    args = PPOConfig(
-        num_ppo_epochs=1,
-        num_mini_batches=1,
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=16,
-        total_episodes=32,
-        local_rollout_forward_batch_size=1,
-        plugin="zero2",
-        response_length=4,
-        bf16=False,
-        disable_tqdm=True,
-    )
+    """The flags of the DeepSpeed example, read as TRL's script reads them; ColossalAI's ZeRO shards here."""
+    words = flags(TRL_LAUNCH, "examples/scripts/ppo/ppo.py", **{"10000": "32"})
+    more = "--plugin zero2 --response_length 4 --bf16 False --disable_tqdm True".split()
+    (args,) = HfArgumentParser(PPOConfig).parse_args_into_dataclasses([*words, *more])
     trainer = PPOTrainer(args=args, **parts)
     trainer.train()
     assert trainer.trainer.progress.optimizer_steps == 2 and trainer.trainer.progress.samples == 32
+
+
+def test_functions_are_called_as_documented() -> None:
+    for line in TRL_FUNCTIONS.strip().splitlines():
+        definition = ast.parse(f"{line} pass").body[0]
+        assert isinstance(definition, ast.FunctionDef)
+        wanted = [argument.arg for argument in definition.args.args]
+        ours = inspect.signature(getattr(rlvr, definition.name))
+        assert list(ours.parameters)[: len(wanted)] == wanted
+        ours.bind(*wanted)
+        ours.bind(**dict.fromkeys(wanted))

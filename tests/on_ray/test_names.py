@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from rlvr.errors import UserError
 from rlvr.ray import experience, groups, roles
 from rlvr.ray.groups import Size
 
@@ -42,6 +43,19 @@ def test_arguments_have_the_scripts_names() -> None:
         "value_ref",
         "r_ref",
     ]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: experience.ExperienceMaker(kl_coef=0.1), "kl_coef is a setting: .*--kl_coef 0.1"),
+        (lambda: experience.ExperienceMaker(0.1), "kl_coef is a setting"),
+        (lambda: experience.ExperienceCompositionRefs([], [], [], [], r_ref=[1.0]), r"r_ref=...\): leave it out"),
+    ],
+)
+def test_what_the_scripts_classes_do_otherwise_is_told(call, said) -> None:
+    with pytest.raises(UserError, match=said):
+        call()
 
 
 def test_a_process_finds_its_group_by_the_environment(monkeypatch) -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 from ray_harness import KillAfterCollecting, process_of, rows, same, settings, stopped, weights
+from seed_examples import TRAIN_ON_RAY, flags
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import rlvr.ray.train as on_ray
@@ -161,11 +162,18 @@ def test_the_scripts_families_and_strategies(cast, family, strategy, tmp_path, c
     path = tmp_path / "prompts.csv"
     path.write_text("prompt,answer\n" + "".join(f"{a}+{a},{2 * a}\n" for a in range(10, 30)))
     folder = tmp_path / "run"
+    instead = {"path/to/prompts.csv": str(path), "colossalai_zero2": strategy, "2": "1", "4": "0", "10": "1"}
+    words = flags(TRAIN_ON_RAY.replace("--model gpt2", f"--model {family}"), "train_prompts_on_ray.py", **instead)
+    words[words.index("--pretrain") + 1] = model
+    few = (
+        "--max_timesteps 2 --update_timesteps 1" if family != "gpt2" else "--max_timesteps 20"
+    )  # by default an update after 10
     ray_command(
-        f"--prompt_csv_url {path} --strategy {strategy} --model {family} --pretrain {model} --save_path {folder} "
-        "--num_episodes 1 --max_timesteps 2 --update_timesteps 1 --experience_batch_size 8 --train_batch_size 8 "
-        "--num_actor_nodes 1 --num_gpus_per_node 0 --reward_functions gsm8k_reward_fn --max_new_tokens 8 --max_length 128 "
-        f"--mixed_precision {'bf16' if strategy == 'colossalai_gemini' else 'fp32'} --num_threads 1 --no_progress --max_samples 40".split()
+        [
+            *words,
+            *f"--save_path {folder} {few} --reward_functions gsm8k_reward_fn --max_new_tokens 8 --max_length 128".split(),
+            *f"--mixed_precision {'bf16' if strategy == 'colossalai_gemini' else 'fp32'} --num_threads 1 --no_progress".split(),
+        ]
     )
     assert len(rows(folder)) == 2 and all(row["train/actor_loss"] is not None for row in rows(folder))
     assert AutoModelForCausalLM.from_pretrained(folder / "actor" / "modeling").config.model_type == family

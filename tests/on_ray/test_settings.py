@@ -1,12 +1,12 @@
 """What a Ray run refuses before, or just after, there is a cluster; and the flags of ColossalAI's script. No cluster runs."""
 
 import builtins
-import shlex
 import socket
 import sys
 from dataclasses import replace
 
 import pytest
+from seed_examples import TRAIN_ON_RAY, flags
 
 from rlvr.cli.main import main
 from rlvr.config import RayConfig, base_config, parse
@@ -183,11 +183,7 @@ def test_the_flags_of_the_script() -> None:
 
 def test_its_example() -> None:
     """The usage example of the script's page, word by word."""
-    words = (
-        '--prompt_csv_url "path/to/prompts.csv" --model gpt2 --pretrain gpt2 --strategy colossalai_zero2 --num_episodes 10 '
-        "--num_actor_nodes 2 --num_gpus_per_node 4"
-    )
-    argv, family = from_reference(shlex.split(words))
+    argv, family = from_reference(flags(TRAIN_ON_RAY, "train_prompts_on_ray.py"))
     config = parse(argv)
     assert (config.data.prompt_csv_url, config.model.pretrain, family) == ("path/to/prompts.csv", "gpt2", "gpt2")
     assert (config.parallel.plugin, config.ray.num_actor_nodes, config.ray.num_gpus_per_node) == ("zero2", 2, 4)

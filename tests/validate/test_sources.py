@@ -34,6 +34,7 @@ MISTAKES = [
     ([*REWARD, "--pretrain", "./mymodle"], "there is no such folder. Did you mean 'mymodel'? Give tiny"),
     ([*REWARD, "--pretrain", "mymodle"], "HF_HUB_OFFLINE forbids"),
     ([*REWARD, "--ref_model", "a/b/c"], "--ref_model a/b/c: there is no such folder"),
+    ([*REWARD, "--use_flash_attn"], "--use_flash_attn needs the package flash-attn and a CUDA GPU: pip install flash-attn"),
     (["sft", "--dataset", "nosuch.jsonl"], "data file nosuch.jsonl: no such file"),
     (["reward-model", "--preference_dataset", "nosuch.jsonl"], "data file nosuch.jsonl: no such file"),
 ]  # fmt: skip
