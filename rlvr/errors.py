@@ -22,8 +22,12 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("stop_id", ["stop_ids", "system_message"])
     " Did you mean 'stop_ids'?"
+    >>> did_you_mean("lora", ["lr", "lora_config"])
+    " Did you mean 'lora_config'?"
     """
-    near = get_close_matches(given, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    begun = [name for name in names if len(given) > 2 and name.startswith(given)]
+    near = begun if len(begun) == 1 else get_close_matches(given, names, n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

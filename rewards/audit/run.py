@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rewards.audit.probes import PROBES, Probe, shorten
 from rewards.call import score
@@ -15,6 +15,14 @@ from rewards.sample import Sample
 from rewards.tags import Tags
 
 Kind = Literal["wrongly accepts", "wrongly rejects", "pays too much", "raises", "hangs", "bad gold"]
+
+
+class GoldRow(NamedTuple):
+    """A row of a data set, as `audit` reads it: its place for messages, its right answer, its other columns."""
+
+    place: str
+    gold: str | None
+    columns: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ def audit(
     function: str | Callable[..., Any] | RewardFunction,
     *,
     tags: Tags | None = None,
-    data: Iterable[tuple[str, str | None]] | None = None,
+    data: Iterable[tuple[Any, ...]] | None = None,
     scorer: Scorer | None = None,
 ) -> Report:
     """Try `function` with everything in `rewards.audit.PROBES`.
@@ -120,7 +128,8 @@ def audit(
     Args:
         function: a name, function or resolved function, see `rewards.resolve`.
         tags: the template's tags that the responses have; <think> and <answer> by default.
-        data: (place, gold) of a data set's rows; each gold is given as the answer to itself.
+        data: a data set's rows: (place, gold), or (place, gold, columns) for a function that reads further columns. Each gold is
+            given as the answer to itself; all other probes get the columns of the first row.
         scorer: scores samples, one score for each, and says `error` or `timed_out` in the outcome of those that fail. By
             default this process does (`score_each`); a pool of workers can also end what hangs.
 
@@ -130,15 +139,16 @@ def audit(
     function = resolve(function)
     tags = tags or Tags.default()
     scorer = scorer or (lambda samples: score_each(function, samples))
-    scale = _calibrate(function, scorer, tags)
+    rows = [GoldRow(*row) for row in data or ()]
+    columns = rows[0].columns if rows else {}
+    scale = _calibrate(function, scorer, tags, columns)
     probes = [p for p in PROBES if scale.looks_at_answer or p.category in ("exploit", "robustness")]
-    scores = scorer([_sample(probe, tags) for probe in probes])
+    scores = scorer([_sample(probe, tags, columns) for probe in probes])
     findings = [f for probe, s in zip(probes, scores, strict=True) if (f := _judge(probe, s, scale))]
-    findings += _truncation(scorer, tags)
+    findings += _truncation(scorer, tags, columns)
     tried = Counter(probe.category for probe in probes)
     tried["exploit"] += 1
     if data is not None:
-        rows = list(data)
         tried["gold"] = len(rows)
         findings += _golds(rows, scorer, tags, scale)
     return Report(function.name, scale.looks_at_answer, scale.right, scale.wrong, dict(tried), findings)
@@ -160,8 +170,8 @@ def score_each(function: RewardFunction, samples: Sequence[Sample]) -> list[Scor
     return scores
 
 
-def _calibrate(function: RewardFunction, scorer: Scorer, tags: Tags) -> _Scale:
-    plain = [_sample(Probe("", "", "42", answer, "any"), tags) for answer in ("42", "41")]
+def _calibrate(function: RewardFunction, scorer: Scorer, tags: Tags, columns: Mapping[str, Any]) -> _Scale:
+    plain = [_sample(Probe("", "", "42", answer, "any"), tags, columns) for answer in ("42", "41")]
     scorer(plain)  # the first call may import for seconds
     right, wrong = scorer(plain)
     if (failure := _failure(right)) and _failure(wrong):
@@ -169,7 +179,7 @@ def _calibrate(function: RewardFunction, scorer: Scorer, tags: Tags) -> _Scale:
     return _Scale(right.value, wrong.value)
 
 
-def _sample(probe: Probe, tags: Tags) -> Sample:
+def _sample(probe: Probe, tags: Tags, columns: Mapping[str, Any]) -> Sample:
     return Sample(
         response=_in_tags(probe.text, tags) if probe.whole else _well_formed(probe.text, tags),
         gold=probe.gold,
@@ -177,6 +187,7 @@ def _sample(probe: Probe, tags: Tags) -> Sample:
         question=probe.question,
         tags=tags,
         response_ids=tuple(range(_TOKENS)),
+        columns=columns,
     )
 
 
@@ -232,12 +243,14 @@ def _finding(probe: Probe, kind: Kind, detail: str, score: float | None) -> Find
     return Finding(kind, probe.category, probe.name, probe.gold, shorten(probe.text, 80), score, shorten(detail, 200))
 
 
-def _truncation(scorer: Scorer, tags: Tags) -> Iterator[Finding]:
+def _truncation(scorer: Scorer, tags: Tags, columns: Mapping[str, Any]) -> Iterator[Finding]:
     """A wrong response that was cut off must not be better off than any that is shorter or as long and ended by itself."""
     text = _well_formed("41", tags)
     ids = [tuple(range(length)) for length in _LENGTHS]
-    ended = scorer([Sample(text, "42", tags=tags, response_ids=i) for i in ids])
-    cut = scorer([Sample(text, "42", tags=tags, response_ids=i, finished=False) for i in ids])
+    ended, cut = (
+        scorer([Sample(text, "42", tags=tags, response_ids=i, finished=whole, columns=columns) for i in ids])
+        for whole in (True, False)
+    )
     least = float("inf")
     for length, whole, truncated in zip(_LENGTHS, ended, cut, strict=True):
         least = min(least, least if whole.value is None else whole.value)
@@ -247,12 +260,15 @@ def _truncation(scorer: Scorer, tags: Tags) -> Iterator[Finding]:
             return
 
 
-def _golds(rows: Sequence[tuple[str, str | None]], scorer: Scorer, tags: Tags, scale: _Scale) -> Iterator[Finding]:
+def _golds(rows: Sequence[GoldRow], scorer: Scorer, tags: Tags, scale: _Scale) -> Iterator[Finding]:
     """Rows whose gold is not accepted as the answer to itself: no response to them could be paid."""
-    probes = [Probe("gold", place, gold, gold or "", "accept") for place, gold in rows]
-    for probe, result in zip(probes, scorer([_sample(probe, tags) for probe in probes]), strict=True):
+    probes = [Probe("gold", row.place, row.gold, row.gold or "", "accept") for row in rows]
+    samples = [_sample(probe, tags, row.columns) for probe, row in zip(probes, rows, strict=True)]
+    for probe, result in zip(probes, scorer(samples), strict=True):
         finding = _judge(probe, result, scale)
-        if finding is None:
+        if (
+            finding is None or finding.kind == "pays too much"
+        ):  # by the row's own columns, it may be worth more than the first
             continue
         detail = "can't be parsed" if result.outcome and result.outcome.status == "bad_gold" else "not equal to itself"
         yield finding if _failure(result) else _finding(probe, "bad gold", detail, result.value)

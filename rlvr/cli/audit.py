@@ -47,7 +47,11 @@ def audit_parser() -> Parser:
         description="Try a reward function with answers that it must accept or must not be fooled by.",
     )
     parser.add_argument("name", help="a registered name, package.module:function, or path/to/file.py:function")
-    parser.add_argument("--data", metavar="SOURCE", help="data whose golds must each be accepted as their own answer")
+    parser.add_argument(
+        "--data",
+        metavar="SOURCE",
+        help="data whose golds must each be accepted as their own answer, and whose columns the function may read",
+    )
     parser.add_argument("--answer_column", metavar="NAME", help="column of the data with the right answers")
     parser.add_argument("--question_column", metavar="NAME", help="column of the data with the questions")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -63,7 +67,7 @@ def _audit(function: RewardFunction, arguments: argparse.Namespace) -> Report:
         problems = read_problems(
             [arguments.data], question_column=arguments.question_column, answer_column=arguments.answer_column
         )
-        data = [(problem.source, problem.answer) for problem in problems]
+        data = [(problem.source, problem.answer, problem.columns) for problem in problems]
     with open_scorer([function], arguments.reward_plugins, arguments.workers, TIMEOUT_S) as score:
         return audit(
             function, tags=template_tags(arguments.template), data=data, scorer=lambda samples: score(samples)[0]

@@ -27,7 +27,18 @@ def chat_parser() -> Parser:
     add = conversation.add_argument
     add("--conversation_template_config", default="auto", metavar="NAME", help="template: shipped name or JSON file")
     add("--system", metavar="TEXT", help="system message in place of the template's")
-    add("--single_turn", action="store_true", help="ask each question by itself, as in training")
+    add(
+        "--single_turn",
+        action="store_true",
+        default=None,
+        help="ask each question by itself; the built-in model's default",
+    )
+    add(
+        "--no_single_turn",
+        action="store_false",
+        dest="single_turn",
+        help="ask it after what was said; other models' default",
+    )
     rewards = parser.add_argument_group("verdicts")
     add = rewards.add_argument
     add("--gold", metavar="ANSWER", help="right answer to compare with, until /gold says another")
@@ -65,7 +76,8 @@ def chat_command(argv: list[str]) -> None:
     if sys.stdin.isatty() and console.is_terminal:
         screen = ColourScreen(console)
         screen.note(
-            f"{a.model}, template {session.conversation.template.source}; {_sampling(session.sampling)}. /help, /quit"
+            f"{a.model}, template {session.conversation.template.source}; {_sampling(session.sampling)}; "
+            f"{'each question by itself' if session.single_turn else 'each question after what was said before (/reset)'}. /help, /quit"
         )
         ChatLoop(session, scorer, screen).run_at_terminal()
     else:
@@ -97,6 +109,8 @@ def _open(a: argparse.Namespace) -> "tuple[ChatSession, AnswerScorer]":
     from rlvr.chat.session import AnswerScorer, ChatSession, default_sampling
     from rlvr.config.reward_options import parse_reward_options
     from rlvr.evaluation.policy import Policy
+    from rlvr.models.loading import TINY
+    from rlvr.prompting.template import ConversationTemplate
 
     disable_progress_bar()
     set_threads(a.num_threads)
@@ -121,7 +135,10 @@ def _open(a: argparse.Namespace) -> "tuple[ChatSession, AnswerScorer]":
         raise UserError(
             "--top_k and --top_p have no effect on greedy answers, which this model gives: add --temperature X"
         )
-    session = ChatSession(policy, model, sampling, a.seed, a.single_turn)
+    alone = a.single_turn
+    if alone is None:  # the built-in model has never seen a second question
+        alone = policy.conversation.template.chat_template == ConversationTemplate.load(TINY).chat_template
+    session = ChatSession(policy, model, sampling, a.seed, alone)
     session.gold = a.gold
     if a.system is not None:
         session.set_system_message(a.system)

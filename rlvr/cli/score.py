@@ -21,7 +21,7 @@ from rewards.combine import Combined
 from rlvr.cli.parser import Parser
 from rlvr.cli.rewards import add_reward_flags, open_scorer, resolve_rewards, template_tags
 from rlvr.data.problems import ANSWER_COLUMNS, QUESTION_COLUMNS, final_answer
-from rlvr.data.rows import Row, missing_file, read_file
+from rlvr.data.rows import SEPARATORS, SUFFIXES, Row, missing_file, read_file, read_parquet
 from rlvr.errors import UserError, did_you_mean, escape_control_characters, listed
 
 GOLD_COLUMNS = ("gold", *(name for name in ANSWER_COLUMNS if name != "gold"))
@@ -257,7 +257,6 @@ def _gold_text(gold: str | int | float | None) -> str | None:
 
 # Reading files with broken lines.
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 MAX_CELL_CHARACTERS = 2**30
 """Of a CSV; the reader's own limit, 131,072, is less than a long response."""
 
@@ -292,8 +291,8 @@ def read_table(path: Path) -> tuple[list[Row], list[str]]:
 def _reader(path: Path, suffix: str) -> Iterator[Row | str]:
     if suffix == ".parquet":
         return _read_parquet(path)
-    if suffix == ".csv":
-        return _read_csv(path)
+    if suffix in SEPARATORS:
+        return _read_csv(path, SEPARATORS[suffix])
     if suffix == ".json" and _first_character(path) == b"[":
         return iter(read_file(path))  # one list of objects: broken anywhere, broken everywhere
     return _read_lines(path)
@@ -328,11 +327,11 @@ def _json_object(line: bytes) -> dict[str, Any] | str:
     return value if isinstance(value, dict) else f"must be a JSON object of columns, not {type(value).__name__}"
 
 
-def _read_csv(path: Path) -> Iterator[Row | str]:
+def _read_csv(path: Path, separator: str) -> Iterator[Row | str]:
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         limit, line = csv.field_size_limit(MAX_CELL_CHARACTERS), 1
         try:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, strict=True, delimiter=separator)
             header = next(reader, [])
             if len(set(header)) != len(header):
                 raise UserError(f"{path}:1: the header names a column more than once ({listed(header)})")
@@ -357,15 +356,6 @@ def _csv_row(header: list[str], cells: list[str], place: str) -> Row | str:
 
 def _read_parquet(path: Path) -> Iterator[Row | str]:
     try:
-        import pyarrow  # type: ignore[import-untyped]
-        import pyarrow.parquet  # type: ignore[import-untyped]
-    except ImportError:
-        raise UserError(f"file to score {path}: Parquet files need pyarrow; install it, or write JSONL") from None
-    number = 0
-    try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
-            for values in batch.to_pylist():
-                number += 1
-                yield Row(values, f"{path}, row {number}")
-    except pyarrow.ArrowException as error:
-        yield f"{path}, after row {number}: not valid Parquet: {str(error).splitlines()[0]}"
+        yield from read_parquet(path)
+    except UserError as error:
+        yield str(error)

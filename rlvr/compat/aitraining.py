@@ -33,7 +33,7 @@ class General:
     model: str
     """Model to train: `tiny` (built in), `smollm2-135m`, a folder, or a hub name."""
     data_path: str
-    """JSONL or CSV file, folder, hub name, or `builtin`."""
+    """JSONL, CSV or Parquet file, folder, hub name, or `builtin`."""
     project_name: str
     """Folder for everything that the run writes."""
     trainer: Trainer

@@ -82,7 +82,7 @@ class DataConfig:
     prompt_dataset: Annotated[list[str], alias("data_path"), read_when(run.reads_prompt_dataset)] = field(
         default_factory=lambda: ["builtin"]
     )
-    """Generated problems (`builtin`, `arithmetic@LEVEL`, `word_problems@LEVEL`), JSONL or CSV files, folders, or hub names
+    """Generated problems (`builtin`, `arithmetic@LEVEL`, `word_problems@LEVEL`), JSONL, CSV or Parquet files, folders, or hub names
     (`openai/gsm8k`, `name@config:split`); several are joined."""
     prompt_csv_url: str | None = None
     """CSV file with a column `prompt`: a path, or an http, https or file address. In place of `prompt_dataset`; a column with
@@ -114,7 +114,7 @@ class DataConfig:
     """Share of the problems that is held out, drawn by the seed; those with the same question stay together. Metrics are under
     `held_out` where there are other held-out problems too."""
     ptx_dataset: list[str] = field(default_factory=list)
-    """JSONL or CSV files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
+    """JSONL, CSV or Parquet files for the language-modelling loss that keeps the actor close to supervised data: columns `prompt` and
     `response`, `question` and `answer`, or `text`. Weighed by `--ptx_coef`."""
     ptx_batch_size: Annotated[int, at_least(1), read_when(run.has_ptx_data)] = 4
     """Rows of the ptx data in each optimizer step, over all processes."""

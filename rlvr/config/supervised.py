@@ -46,7 +46,7 @@ class ExamplesConfig(HeldOutConfig):
     """Examples to learn from and to evaluate on."""
 
     dataset: Annotated[list[str], alias("data_path")] = field(default_factory=lambda: ["builtin"])
-    """`builtin`, `arithmetic@LEVEL` or `word_problems@LEVEL` (worked examples), JSONL or CSV files, folders, or hub names (`name@config:split`); several are joined."""
+    """`builtin`, `arithmetic@LEVEL` or `word_problems@LEVEL` (worked examples), JSONL, CSV or Parquet files, folders, or hub names (`name@config:split`); several are joined."""
     text_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None
     """Column with the response to `--prompt_text_column`; alone: with a whole text, or with a list of chat messages."""
     answer_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None
@@ -60,7 +60,7 @@ class PairsConfig(HeldOutConfig):
     """Pairs of responses to learn from and to evaluate on. Pairs longer than `--max_length` are left out and counted."""
 
     preference_dataset: Annotated[list[str], alias("dataset", "data_path")] = field(default_factory=lambda: ["builtin"])
-    """`builtin` (worked right answers against worse ones), JSONL or CSV files, folders, or hub names; several are joined."""
+    """`builtin` (worked right answers against worse ones), JSONL, CSV or Parquet files, folders, or hub names; several are joined."""
     text_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None
     """Column with the better response: a text or a list of chat messages. Default: `chosen`."""
     rejected_text_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None

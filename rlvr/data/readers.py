@@ -66,7 +66,9 @@ def read_problems(
         UserError: a source that is not there, is empty or broken, lacks a column, or has a row of the wrong type.
     """
     if not sources:
-        raise UserError("no data: give at least one of `builtin`, a JSONL or CSV file, a folder, or a hub name")
+        raise UserError(
+            "no data: give at least one of `builtin`, a JSONL, CSV or Parquet file, a folder, or a hub name"
+        )
     if limit is not None and limit < 1:
         raise UserError(f"at most {limit} problems were asked for (--max_samples): must be at least 1")
     problems: list[Problem] = []

@@ -1,10 +1,10 @@
 """Rows of data sets: read from files, folders, or sets of the Hugging Face hub.
 
-A source is a `.jsonl`, `.json` or `.csv` file, a folder of such files, or a name on the hub (`openai/gsm8k`,
+A source is a `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet` file, a folder of such files, or a name on the hub (`openai/gsm8k`,
 `owner/name@config:split`). A `.json` file holds either one object a line, as a `.jsonl` file does, or one list of objects.
 Every row knows its place (`file:line`), which messages name.
 
-Left out on purpose: Parquet (`rlvr score` alone reads it), addresses (`readers.read_prompt_csv` fetches those), and code that
+Left out on purpose: addresses (`readers.read_prompt_csv` fetches those), and code that
 comes with a data set (`trust_remote_code` stays off).
 """
 
@@ -22,7 +22,8 @@ from rlvr.config import GENERATED
 from rlvr.config.files import parse_json, require_file
 from rlvr.errors import UserError, did_you_mean, listed
 
-SUFFIXES = (".jsonl", ".json", ".csv")
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def locate(source: str) -> "Path | HubName":
 
 
 def read_file(path: Path) -> list[Row]:
-    """The rows of a `.jsonl`, `.json` or `.csv` file.
+    """The rows of a file whose name ends in one of `SUFFIXES`.
 
     Raises:
         UserError: another kind of file, one that can't be read, holds no rows, or whose text is broken (file and line).
@@ -96,7 +97,7 @@ def read_file(path: Path) -> list[Row]:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"data file {path}: the name must end in {listed(SUFFIXES)}, not {path.suffix or 'nothing'!r}")
-    reader = _read_csv if suffix == ".csv" else _read_json
+    reader = read_parquet if suffix == ".parquet" else _read_csv if suffix in SEPARATORS else _read_json
     try:
         require_file(path)
         rows = list(reader(path))
@@ -178,9 +179,10 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
+    separator = SEPARATORS[path.suffix.lower()]
     with open(path, encoding="utf-8-sig", newline="") as file:
         # strict: a quote that is never closed is an error, and does not swallow the rest of the file.
-        reader = csv.reader(file, strict=True)
+        reader = csv.reader(file, strict=True, delimiter=separator)
         line = 1
         try:
             header = next(reader, None)
@@ -193,12 +195,31 @@ def _read_csv(path: Path) -> Iterator[Row]:
                     if len(cells) != len(header):
                         raise UserError(
                             f"{path}:{line}: {len(cells)} cells where the header has {len(header)} "
-                            f"({listed(header)}); put texts with commas in quotes"
+                            f"({listed(header)}); put texts with {'commas' if separator == ',' else 'tabs'} in quotes"
                         )
                     yield Row(dict(zip(header, cells, strict=True)), f"{path}:{line}")
                 line = reader.line_num + 1
         except csv.Error as error:
             raise UserError(f"{path}:{line}: not valid CSV: {error}") from None
+
+
+def read_parquet(path: Path) -> Iterator[Row]:
+    """The rows of a Parquet file.
+
+    Raises:
+        UserError: it is not valid; says after how many rows.
+    """
+    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow.parquet  # type: ignore[import-untyped]
+
+    number = 0
+    try:
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+            for values in batch.to_pylist():
+                number += 1
+                yield Row(values, f"{path}, row {number}")
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{path}, after row {number}: not valid Parquet: {str(error).splitlines()[0]}") from None
 
 
 def _check_header(header: list[str], path: Path) -> None:

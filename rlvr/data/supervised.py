@@ -149,7 +149,9 @@ def _rows(
     of_problems: Callable[[Sequence[Problem]], list[Row]],
 ) -> list[Row]:
     if not sources:
-        raise UserError("no data: give at least one of `builtin`, a JSONL or CSV file, a folder, or a hub name")
+        raise UserError(
+            "no data: give at least one of `builtin`, a JSONL, CSV or Parquet file, a folder, or a hub name"
+        )
     rows: list[Row] = []
     for source in sources:
         if is_generated(source):
@@ -200,7 +202,7 @@ class SupervisedLoader(Loader[Example]):
     """Yields this process's share of each batch as a list of `Example`s, for ever; resumable as `PromptLoader` is.
 
     Args:
-        sources: JSONL or CSV files, folders of them, or hub names.
+        sources: JSONL, CSV or Parquet files, folders of them, or hub names.
         tokenizer: of the model.
         conversation: template for questions and messages; its end marker closes every response.
         batch_size: rows of one batch, over all processes.

@@ -31,6 +31,7 @@ class Panel:
         log: logarithmic axis.
         stacked: as areas on top of each other, one run at a time.
         alone: only where the report is on one run; several would have too many curves.
+        without: end of names that are left out.
     """
 
     title: str
@@ -41,12 +42,13 @@ class Panel:
     log: bool = False
     stacked: bool = False
     alone: bool = False
+    without: str | None = None
 
     def found_in(self, run: Run) -> list[str]:
         """Its metrics that the run has."""
         found: list[str] = []
         for name in self.metrics:
-            same = matching(name, run.metrics)
+            same = [m for m in matching(name, run.metrics) if not (self.without and m.endswith(self.without))]
             # The panel's first metric is drawn even if it is 0 throughout, the others are not.
             found += [m for m in same if (any if found else bool)(run.series(m)[1])]
         return found
@@ -73,6 +75,7 @@ TOPICS: dict[str, tuple[Panel, ...]] = {
         Panel("Right answers in training", "Share of sampled responses that the grader accepts.", ("outcome/correct",), percent=True),
         Panel("Reward", "Mean score of a response, before the divergence is taken off.", ("objective/scores",)),
         Panel("Components", "Each reward function's own mean.", ("reward/*",)),
+        Panel("Parts of components", "Means of what a reward function returns by name.", ("reward/*/*",), without="/failed"),
         Panel("Loss", "Supervised runs: the mean loss of a step; held out where there is such data.", ("train/loss", "eval/loss")),
         Panel("Pairs ranked rightly", "Reward models: share of pairs whose better response scores higher.", ("train/accuracy",), percent=True),
     ),

@@ -4,6 +4,7 @@
 know nothing of them.
 """
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +75,9 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._stopped.wait(LINE_EVERY_S):
-            self.console.print(work_line(present_work(), time.time()), highlight=False, soft_wrap=True)
+            self.console.print(
+                work_line(present_work(), time.time()), highlight=False, soft_wrap=not self.console.is_terminal
+            )
 
 
 def work_line(work: Work, now_s: float) -> str:
@@ -91,7 +94,8 @@ def work_line(work: Work, now_s: float) -> str:
 
 
 class ConsoleView(Callback):
-    """Prints a run for rank 0. On a terminal a live bar stays at the bottom; elsewhere there are only lines.
+    """Prints a run for rank 0. On a terminal a live bar stays at the bottom, and lines wrap between words; elsewhere there are only
+    lines, of any length.
 
     Args:
         console: where to print.
@@ -153,13 +157,15 @@ class ConsoleView(Callback):
 
     def on_evaluate_end(self, trainer: Any, metrics: Mapping[str, float]) -> None:
         for line in evaluation_lines(metrics, trainer.progress.episode, trainer.config.eval.eval_temperature):
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Mapping[str, float]) -> None:
         self._progress.update(self._task, completed=episode + 1)
         total = trainer.plan.num_episodes
         self.console.print(
-            f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}", highlight=False, soft_wrap=True
+            f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}",
+            highlight=False,
+            soft_wrap=not self.console.is_terminal,
         )
         if self._collected is None or not self.sample_every:
             return
@@ -184,7 +190,9 @@ class ConsoleView(Callback):
         for index, (sample, result) in enumerate(zip(*told, strict=True)):
             verdict = result.outcome.status if result.outcome else "-"
             row: dict[str, Any] = {
+                **in_json(sample.columns),  # which `rlvr score` gives to a function that asks for them
                 "step": episode,
+                "question": sample.question,
                 "prompt": sample.prompt,
                 "response": _text_of(sample),
                 "gold": sample.gold,
@@ -198,13 +206,26 @@ class ConsoleView(Callback):
                     f"    [dim]{escape(_short(sample.question or sample.prompt))}[/] {escape(_short(_text_of(sample)))} "
                     f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
                     highlight=False,
-                    soft_wrap=True,
+                    soft_wrap=not self.console.is_terminal,
                 )
 
 
 def _text_of(sample: Sample) -> str:
     """The response; of an episode with an environment, all turns."""
     return "\n".join(sample.columns.get("environment_turns") or [sample.response])
+
+
+def in_json(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that JSON can hold; Parquet files and the hub have others (dates, pictures)."""
+    return {name: value for name, value in columns.items() if _is_json(value)}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _short(text: str, limit: int = 300) -> str:
@@ -326,7 +347,7 @@ class SupervisedView(Callback):
         self._print(f"[bold yellow]warning:[/] {escape(message)}")
 
     def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
 
 
 def _line(shown: tuple[tuple[str, str], ...], metrics: Mapping[str, float]) -> str:

@@ -66,6 +66,15 @@ def test_golds_of_data_are_tried_and_bad_ones_named(tmp_path, capsys) -> None:
     assert [f["probe"] for f in bad] == [f"{data}:2"] and bad[0]["detail"] == "can't be parsed"
 
 
+def test_a_function_may_read_columns_of_the_data(tmp_path, capsys) -> None:
+    (tmp_path / "f.py").write_text("def f(answer, gold, points):\n    return points * float(answer == gold)\n")
+    data = tmp_path / "d.jsonl"
+    data.write_text("".join(json.dumps({"question": "q", "answer": str(p), "points": p}) + "\n" for p in (1, 2, 0)))
+    assert audit(f"{tmp_path / 'f.py'}:f", "--data", data, "--json", "--workers", "0") == 1
+    bad = [f for f in json.loads(capsys.readouterr().out)["findings"] if f["category"] == "gold"]
+    assert [(f["probe"], f["kind"]) for f in bad] == [(f"{data}:3", "bad gold")]
+
+
 def test_what_hangs_is_ended_and_told(plugin, capsys, monkeypatch) -> None:
     monkeypatch.setattr("rlvr.cli.audit.TIMEOUT_S", 0.5)
     path = plugin(

@@ -27,7 +27,7 @@ def chat(monkeypatch, text: str, *words: str) -> int:
 
 def test_a_pipe_is_answered_line_by_line_with_verdicts(tiny_cache, monkeypatch, capsys) -> None:
     said = "2+3=?\n\n/gold 9\n4+5=?\n/quit\nnever asked\n"
-    words = ["tiny", *SHORT, "--gold", "5", "--reward_functions", "gsm8k_reward_fn", "--single_turn"]
+    words = ["tiny", *SHORT, "--gold", "5", "--reward_functions", "gsm8k_reward_fn"]
     assert chat(monkeypatch, said, *words) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -55,8 +55,13 @@ def test_answers_are_those_of_the_evaluation(tiny_cache, monkeypatch, capsys, tm
     lines = [json.loads(line) for line in (tmp_path / "e" / "responses.jsonl").read_text().splitlines()]
     want = {line["question"]: line["response"] for line in lines}
     capsys.readouterr()
-    assert chat(monkeypatch, "\n".join(questions), "tiny", *flags, "--single_turn") == 0
+    assert (
+        chat(monkeypatch, "\n".join(questions), "tiny", *flags) == 0
+    )  # each by itself, which is the built-in model's default
     assert capsys.readouterr().out.splitlines() == [want[q] for q in questions]
+    assert chat(monkeypatch, "\n".join(questions), "tiny", *flags, "--no-single-turn") == 0
+    together = capsys.readouterr().out.splitlines()
+    assert together[0] == want[questions[0]] and together != [want[q] for q in questions]
 
 
 def test_a_command_that_is_none_ends_a_pipe(micro_model, monkeypatch, capsys) -> None:

@@ -45,6 +45,18 @@ def test_all_is_looked_at_and_nothing_is_left_behind(tmp_path: Path, capsys, mon
     assert sorted(tmp_path.iterdir()) == planted
 
 
+def test_a_package_may_be_brought_by_a_larger_one(monkeypatch) -> None:
+    there = {"mlflow": "3.0"}
+
+    def version(name: str) -> str:
+        if name not in there:
+            raise doctor.PackageNotFoundError(name)
+        return there[name]
+
+    monkeypatch.setattr(doctor, "version", version)
+    assert doctor.installed("mlflow-skinny") == "3.0" and doctor.installed("plotly") is None
+
+
 def test_text(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     status, out = run(capsys, "--no-step")

@@ -14,16 +14,26 @@ ROWS = [{"question": f"{a}+1?", "answer": a + 1, "level": a % 3} for a in range(
 
 def write(path: Path, rows: list[dict] = ROWS) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".csv":
-        lines = [",".join(rows[0])] + [",".join(str(v) for v in row.values()) for row in rows]
-        path.write_text("\n".join(lines))
+    if path.suffix in (".csv", ".tsv"):
+        between = "," if path.suffix == ".csv" else "\t"
+        path.write_text("\n".join([between.join(rows[0]), *(between.join(map(str, row.values())) for row in rows)]))
+    elif path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     else:
         path.write_text("\n".join(json.dumps(row) for row in rows))
     return str(path)
 
 
-def test_jsonl_and_csv_give_the_same_problems(tmp_path: Path) -> None:
-    from_json, from_csv = (read_problems([write(tmp_path / name)]) for name in ("d.jsonl", "d.csv"))
+def test_every_kind_of_file_gives_the_same_problems(tmp_path: Path) -> None:
+    from_json, from_csv, *others = (
+        read_problems([write(tmp_path / f"d.{n}")]) for n in ("jsonl", "csv", "tsv", "parquet")
+    )
+    for other in others:
+        assert [(p.id, p.question, p.answer) for p in other] == [(p.id, p.question, p.answer) for p in from_json]
+    assert others[1][3].columns == {"level": 0} and others[1][3].source == f"{tmp_path / 'd.parquet'}, row 4"
     assert [(p.id, p.question, p.answer) for p in from_json] == [(p.id, p.question, p.answer) for p in from_csv]
     assert from_json[3].columns == {"level": 0} and from_csv[3].columns == {"level": "0"}
     assert from_json[3].source == f"{tmp_path / 'd.jsonl'}:4" and from_csv[3].source == f"{tmp_path / 'd.csv'}:5"

@@ -57,6 +57,9 @@ def test_broken_json(tmp_path: Path) -> None:
 
 def test_broken_csv(tmp_path: Path) -> None:
     assert "d.csv:3: 3 cells where the header has 2 (q, a)" in refused(tmp_path / "d.csv", "q,a\n1,2\n1,2,3\n")
+    assert "d.tsv:2: 1 cells where the header has 2 (q, a); put texts with tabs" in refused(
+        tmp_path / "d.tsv", "q\ta\n1,2\n"
+    )
     assert "d.csv:2: not valid CSV" in refused(tmp_path / "d.csv", 'q,a\n"never closed,2\n3,4\n')
     assert "d.csv:1: the header names 'q' more than once" in refused(tmp_path / "d.csv", "q,q\n1,2\n")
 
@@ -71,7 +74,8 @@ def test_empty_files(tmp_path: Path, name: str) -> None:
 
 def test_files_that_are_no_text_or_not_ours(tmp_path: Path) -> None:
     assert "d.jsonl: not UTF-8" in refused(tmp_path / "d.jsonl", b'{"q": "\xff"}')
-    assert "must end in .jsonl, .json, .csv, not '.parquet'" in refused(tmp_path / "d.parquet", "x")
+    assert "must end in .jsonl, .json, .csv, .tsv, .parquet, not '.xls'" in refused(tmp_path / "d.xls", "x")
+    assert "d.parquet, after row 0: not valid Parquet" in refused(tmp_path / "d.parquet", "x")
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(UserError, match=r"folder\.jsonl: Is a directory"):
         read_file(tmp_path / "folder.jsonl")

@@ -3,7 +3,9 @@
 import http.client
 import json
 import math
+import os
 import re
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -66,6 +68,13 @@ def test_several_data_sets_have_a_curve_each(tmp_path: Path) -> None:
     assert len(chart.traces) == 4, "curves without bands, which would lie on each other"
     page = render(runs)
     assert "held-out accuracy, gsm8k" in page and "1.0% → 12.0%" in page
+
+
+def test_parts_of_a_reward_function_have_a_curve_each(tmp_path: Path) -> None:
+    parts = {f"reward__f__{name}": lambda i: 0.1 * i for name in ("right", "working", "failed")}
+    (run,) = read_runs([make_run(tmp_path / "a", **parts)])
+    (chart,) = charts_of([run], [panel("Parts of components")])
+    assert [label for label, *_ in chart.table] == ["f/right", "f/working"]
 
 
 def test_memory_is_shown_in_gib(tmp_path: Path) -> None:
@@ -195,7 +204,7 @@ def test_half_written_and_foreign_folders_are_shown_with_a_note(files, note, tmp
         (["a", "a"], "named twice"),
         (["a", "--output", "no/where.html"], "--output no/where.html"),
         (["a", "--serve", "--output", "x"], "give one of them"),
-        ([], "RUN"),
+        ([], "there is no folder runs"),
     ],
 )
 def test_mistakes(words, said, tmp_path: Path, capsys, monkeypatch) -> None:
@@ -205,6 +214,26 @@ def test_mistakes(words, said, tmp_path: Path, capsys, monkeypatch) -> None:
     assert main(["report", *words]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("error:") == 1
+
+
+def test_the_newest_run_is_meant_where_none_is_named_and_all_are_listed(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("b", "a", "c")):
+        os.utime(make_run(tmp_path / "runs" / name, 3) / "metrics.jsonl", (number, number))
+    for name, pid in (("a", os.getpid()), ("b", 2**22 + 1)):
+        (tmp_path / "runs" / name / ".holder.json").write_text(json.dumps({"host": socket.gethostname(), "pid": pid}))
+    (tmp_path / "runs" / "c" / "actor" / "modeling").mkdir(parents=True)
+    assert main(["report"]) == 0
+    assert (tmp_path / "runs" / "c" / "report.html").is_file()
+    capsys.readouterr()
+    assert main(["runs"]) == 0
+    out = capsys.readouterr().out
+    states = {"b": "killed", "a": "going on", "c": "finished"}
+    rows = [line for line in out.splitlines() if "runs/" in line]
+    assert [row.split("│")[1].strip() for row in rows] == [f"runs/{name}" for name in states]
+    assert all(state in row and "75.0%" in row for row, state in zip(rows, states.values(), strict=True))
+    (tmp_path / "empty").mkdir()
+    assert main(["runs", "empty"]) == 2 and "the folder empty holds no run" in capsys.readouterr().err
 
 
 def test_names_tell_runs_apart(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """What a run prints while it works: a line now and then where there is no terminal, and samples without the system prompt."""
 
 import io
+import json
 import time
+from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +13,9 @@ from rich.console import Console
 
 from rewards.sample import Sample
 from rlvr.boost.health import Work, enter_phase, report_progress
+from rlvr.cli.main import main
 from rlvr.run import console as module
-from rlvr.run.console import ConsoleView, Heartbeat, work_line
+from rlvr.run.console import ConsoleView, Heartbeat, episode_line, work_line
 
 
 def printed(**options: Any) -> Console:
@@ -89,3 +93,36 @@ def test_a_sample_is_shown_with_its_question_and_without_the_system_prompt() -> 
     view._show_samples(tracker, SimpleNamespace(samples=[sample], results=[result]), 1)  # type: ignore[arg-type]
     assert "What is 2 + 2? It is 4." in text_of(console) and "Be brief" not in text_of(console)
     assert "Be brief" in logged[0].prompt
+
+
+def test_written_samples_are_scored_by_functions_that_read_a_column(tmp_path: Path) -> None:
+    view = ConsoleView(printed(), live=False, sample_every=1, samples_path=tmp_path / "samples.jsonl")
+    columns = {"points": 3, "gold": "not this", "when": datetime(2026, 1, 1)}
+    sample = Sample("so 4", "4", prompt="<|user|>2+2?", question="2+2?", columns=columns)
+    result = SimpleNamespace(outcome=None, total=1.0)
+    tracker: Any = SimpleNamespace(log_samples=lambda step, rows: None)
+    view._show_samples(tracker, SimpleNamespace(samples=[sample], results=[result]), 1)  # type: ignore[arg-type]
+    (tmp_path / "f.py").write_text(
+        "def f(gold, question, points):\n    return points if (gold, question) == ('4', '2+2?') else 0\n"
+    )
+    out = tmp_path / "scores.jsonl"
+    words = ["score", str(tmp_path / "samples.jsonl"), "--reward", f"{tmp_path / 'f.py'}:f", "--output", str(out)]
+    assert main([*words, "--workers", "0"]) == 0
+    assert json.loads(out.read_text())["total"] == 3
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_lines_break_between_words_on_a_terminal_and_nowhere_else(terminal: bool) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal, no_color=True)
+    metrics = {"objective/scores": 0.5, "outcome/correct": 0.25} | {
+        f"time/{name}": 1.0 for name in ("rollout", "reward", "score", "update")
+    }
+    plan = SimpleNamespace(num_episodes=40)
+    ConsoleView(console, live=False).on_episode_end(
+        SimpleNamespace(plan=plan), 0, metrics | {"memory/rss_bytes": 2.0**30}
+    )
+    lines = text_of(console).splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(
+        f"1/40  {episode_line(metrics | {'memory/rss_bytes': 2.0**30})}".split()
+    )
+    assert (len(lines) == 1) is not terminal and (not terminal or max(map(len, lines)) <= 80)
