@@ -10,7 +10,7 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,15 @@ def code_digest() -> str:
 
 
 def function_digest(function: Callable[..., Any]) -> str:
-    """Changes when the file that a function stands in changes."""
+    """Changes when the file that a function stands in changes: its own file, where it is wrapped."""
+    while isinstance(
+        function, partial
+    ):  # one written for another library is an argument of its adapter (`rewards.foreign`)
+        function = next(filter(callable, function.args), function.func)
+    function = inspect.unwrap(function)
     try:
-        return digest(Path(inspect.getsourcefile(function) or "").read_bytes())
+        written = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+        return digest(Path(inspect.getsourcefile(written) or "").read_bytes())
     except (OSError, TypeError):  # built in, or typed in: its name must do
         return getattr(function, "__qualname__", type(function).__name__)
 

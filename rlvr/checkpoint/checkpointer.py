@@ -196,6 +196,7 @@ class Loaded:
         state: the trainer's `state_dict`.
         own: this process's `own_state_dict`; None if the run now has another number of processes or of copies of the model.
         world_size, replicas: processes, and copies of the model, when it was saved.
+        changed: names of the run's code that has changed since.
     """
 
     path: Path
@@ -203,6 +204,7 @@ class Loaded:
     own: dict[str, Any] | None
     world_size: int
     replicas: int
+    changed: tuple[str, ...] = ()
 
 
 class Checkpointer:
@@ -211,7 +213,8 @@ class Checkpointer:
     Args:
         folder: the run's; None = nothing can be saved.
         roles: the roles that learn, by the names of their folders.
-        run_state: identifies the run (plain JSON); a checkpoint with another is refused.
+        run_state: identifies the run (plain JSON); a checkpoint with another is refused. Digests of the user's code under `code`
+            may differ; `load` says which do.
         others: models that are saved beside them, and are no result.
         replicas: copies of the model, among which samples are divided.
         keep: number of checkpoints that stay.
@@ -284,7 +287,7 @@ class Checkpointer:
         """
         storage.verify(path)  # before anything is loaded: a damaged checkpoint leaves the run as it was
         about = read_json(path / "state.json")
-        check_run(path, about, self.run_state)
+        changed = check_run(path, about, self.run_state)
         for name, part in self.parts.items():
             part.load(path / name)
         # Divided otherwise, no process has a state to go on with: its random state and buffer were for another share of samples.
@@ -292,7 +295,7 @@ class Checkpointer:
         if all(about[key] == value for key, value in self._divided().items()):
             own = storage.read_state(path, self.rank)
             storage.set_random_state(own.pop("random"))
-        return Loaded(path, about["state"], own, about["world_size"], about["replicas"])
+        return Loaded(path, about["state"], own, about["world_size"], about["replicas"], changed)
 
     def _divided(self) -> dict[str, int]:
         """The division of samples, to which the processes' own states belong."""
@@ -319,14 +322,22 @@ def _opened(contexts: Iterable[AbstractContextManager[WriteRole]]) -> Iterator[l
         yield [stack.enter_context(context) for context in contexts]
 
 
-def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> None:
-    """Raise `UserError` if a checkpoint's `state.json` is of another format, or of a run with other settings. Settings that may grow
-    (`rlvr.config.fields.GROWS`) may be higher now."""
+CODE = "code."
+"""Begins the names, in a run's identity, of digests of code: a run may go on with a reward function that was mended."""
+
+
+def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> tuple[str, ...]:
+    """The names of code that has changed since a checkpoint was saved, whose `state.json` is given.
+
+    Raises:
+        UserError: it is of another format, or of a run with other settings. Settings that may grow (`rlvr.config.fields.GROWS`) may be
+            higher now.
+    """
     if about["format"] != FORMAT:
         raise UserError(f"{path} has format {about['format']}; this version of rlvr reads format {FORMAT}")
-    different = [
-        (name, old, new) for name, old, new in _differences(about["run"], run_state) if not _is_longer(name, old, new)
-    ]
+    found = _differences(about["run"], run_state)
+    changed = tuple(name.removeprefix(CODE) for name, old, _ in found if name.startswith(CODE) and old is not None)
+    different = [one for one in found if not one[0].startswith(CODE) and not _is_longer(*one)]
     if different:
         lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
         folder = path.parents[1]
@@ -335,6 +346,7 @@ def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> N
             "run may become longer, not shorter), or start a new run from what it learned: --checkpoint_path "
             f"{trained_model(folder) or trained_model(path)} and another --save_path"
         )
+    return changed
 
 
 def _is_longer(name: str, old: Any, new: Any) -> bool:

@@ -2,16 +2,23 @@
 
 import importlib
 import importlib.util
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 import transformers
+from huggingface_hub import errors as hub_errors
+from jinja2 import TemplateError
 from packaging.version import Version
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -93,6 +100,14 @@ def _without_bars() -> Iterator[None]:
         module.tqdm = shown
 
 
+OF_DAMAGED_FILES: tuple[type[Exception], ...] = (
+    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, EOFError, MemoryError,
+    ImportError, UnpicklingError, BadZipFile, struct.error, zlib.error, SafetensorError, TemplateError, hub_errors.HTTPError,
+    getattr(hub_errors, "StrictDataclassError", OSError),  # of configurations since transformers 5
+)  # fmt: skip
+"""What transformers, and what it reads with, raise of a stranger's folder or one that is damaged. tokenizers raises bare `Exception`."""
+
+
 def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
     source = resolve_source(name)
     if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
@@ -102,9 +117,9 @@ def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) ->
             _check_files(Path(source.path))
         with _without_bars():
             return loader(source.path, **source.arguments, **arguments)
-    # transformers, tokenizers and safetensors read a stranger's folder here. What they raise of one that is damaged is of every type,
-    # bare `Exception` among them; it is told by its type and words.
     except Exception as error:
+        if not isinstance(error, OF_DAMAGED_FILES) and type(error) is not Exception:
+            raise
         words = str(error).strip().splitlines()
         reason = (
             words[0]

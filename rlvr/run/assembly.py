@@ -138,8 +138,8 @@ def train(config: Config, session: Session, plan: BatchPlan, host: Host) -> None
     print_header(session, config, plan, host.where)
     run = assemble(config, session, plan, host)
     trainer = run.trainer
-    session.ready(trainer, config.ckpt.resume)
     try:
+        session.ready(trainer, config.ckpt.resume)
         session.track(trainer, config)
         trainer.fit(
             plan.num_episodes,

@@ -377,17 +377,23 @@ def make_evaluator(
 
 
 def describe_run(config: Config, prompts: Prompts, lora: LoraSettings | None) -> dict[str, Any]:
-    """The identity of a run, which all its sessions must share: settings, data and adapters."""
+    """The identity of a run, which all its sessions must share: settings, data and adapters; and the code of its rewards, which may
+    change."""
     return {
+        "code": reward_digests(config),
         "settings": run_state(config),
         "data": {"prompts": len(prompts.train), "hash": prompts.fingerprint},
         "lora": asdict(lora) if lora is not None else None,
     }
 
 
+def reward_digests(config: Config) -> dict[str, str]:
+    """A digest of the file that each reward function stands in, by the function's name."""
+    return {name: function_digest(resolve(name).function) for name in function_names(config)}
+
+
 def describe_data(config: Config, prompts: Prompts, ptx: Any) -> dict[str, Any]:
     """Digests of the data and of the reward functions, to be compared between processes."""
-    functions = {name: function_digest(resolve(name).function) for name in function_names(config)}
     environment = environment_of(config)
     played = None if environment is None else environment.function
     assert played is None or isinstance(played, TakeTurn)
@@ -395,7 +401,7 @@ def describe_data(config: Config, prompts: Prompts, ptx: Any) -> dict[str, Any]:
         "prompts": {"count": len(prompts.train), "hash": prompts.fingerprint},
         "held out": {"count": len(prompts.test), "hash": prompts.held_out_fingerprint},
         "ptx rows": digest(repr(ptx.items).encode()) if ptx is not None else None,
-        "reward functions": functions,
+        "reward functions": reward_digests(config),
         "environment": None if played is None else function_digest(played.environment),
     }
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from rlvr.boost.process import any_rank
 from rlvr.boost.signals import Interrupted, InterruptGuard
 from rlvr.checkpoint.checkpointer import Checkpointer, Loaded
-from rlvr.errors import UserError
+from rlvr.errors import UserError, listed
 from rlvr.tracking.meter import Meter
 from rlvr.tracking.sinks import RunInfo, TrackerSettings, sink_factories
 from rlvr.tracking.tracker import JsonlSink, TraceSink, Tracker
@@ -141,13 +141,19 @@ class BaseTrainer(ABC):
                 which.
         """
         try:
-            self._take_up(self.checkpointer.load(Path(path)))
+            loaded = self.checkpointer.load(Path(path))
+            self._take_up(loaded)
         # Its digests are right, so nothing damaged it: somebody made it so, or another version of this program.
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise UserError(
                 f"{path} does not hold what a checkpoint of this run does ({type(error).__name__}: {error}): go on from another, or start "
                 "anew with another --save_path"
             ) from error
+        if loaded.changed:
+            self.warn(
+                f"the code of {listed(loaded.changed)} has changed since {path} was saved: responses up to there were paid by the former, "
+                "those from here on are by the present one"
+            )
 
     def save_checkpoint(self) -> Path | None:
         """Write a checkpoint of this moment, if there is a folder for it. Collective. Returns its folder."""

@@ -109,6 +109,23 @@ def test_differences_and_digests() -> None:
     assert len(digests) == 5
 
 
+def test_the_digest_of_a_function_is_that_of_its_own_file(tmp_path) -> None:
+    from rewards import resolve
+    from rlvr.boost.consistency import function_digest
+
+    path = tmp_path / "of_trl.py"
+    path.write_text(
+        "import functools\n\ndef of_trl(completions, **kwargs):\n    return [0.0] * len(completions)\n\n"
+        "@functools.lru_cache\ndef wrapped(response):\n    return 0.0\n\n"
+        "class Kind:\n    def __call__(self, response):\n        return 0.0\n\ncallable_object = Kind()\n"
+    )
+    names = ("of_trl", "wrapped", "callable_object")
+    functions = [resolve(f"{path}:{name}").function for name in names]
+    before = {function_digest(function) for function in functions}
+    path.write_text(path.read_text() + "# mended\n")
+    assert len(before) == 1 and before.isdisjoint(map(function_digest, functions))
+
+
 def test_two_agents_of_torchrun_train_over_the_network(tmp_path, clean_env) -> None:
     """In two network namespaces where they may be made, else over loopback."""
     wire = Wire() if may_join_namespaces() else None

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlvr.errors import UserError
 from rlvr.models import tiny as warmstart
-from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
+from rlvr.models.loading import load_causal_lm, load_config, load_tokenizer, resolve_source
 from rlvr.models.tiny import WarmStart, build_tiny_model, build_tiny_tokenizer, ensure_tiny, warm_start
 from rlvr.prompting.conversation import Conversation, ConversationTemplate
 from rlvr.prompting.lint import check_template
@@ -106,6 +106,18 @@ def test_loading_by_name(tmp_path) -> None:
     with pytest.raises(UserError, match="nowhere.*tiny"):
         load_causal_lm(str(tmp_path / "nowhere"))
     assert resolve_source("some/hub-name").path == "some/hub-name"
+
+
+def test_only_what_damaged_files_raise_is_told_as_such(tmp_path, monkeypatch) -> None:
+    class Ours(Exception): ...
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", fail)
+    for error in (Exception("of tokenizers"), KeyError("x"), Ours("a bug")):
+        with pytest.raises(Ours if isinstance(error, Ours) else UserError):
+            load_config(str(tmp_path))
 
 
 def test_smollm2_comes_from_its_package(monkeypatch) -> None:

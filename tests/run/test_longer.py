@@ -26,16 +26,23 @@ def rows(folder: Path) -> list[dict]:
 
 
 def test_a_finished_run_is_made_longer(tmp_path: Path, capsys) -> None:
-    assert run(tmp_path / NAME, 1) == 0
+    mine = tmp_path / "mine.py"
+    mine.write_text("def brief(response):\n    return -len(response) / 1000\n")
+    functions = ("--reward_functions", "gsm8k_reward_fn", f"{mine}:brief")
+    assert run(tmp_path / NAME, 1, *functions) == 0
+    mine.write_text(mine.read_text() + "# mended\n")
+    capsys.readouterr()
     assert [row["step"] for row in rows(tmp_path / NAME)] == [0, 1]
-    assert run(tmp_path / NAME, 3, "--resume") == 0
+    assert run(tmp_path / NAME, 3, "--resume", *functions) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("has changed since") == 1 and f"the code of {mine}:brief has changed since" in said
     found = rows(tmp_path / NAME)
     assert [row["step"] for row in found] == [0, 1, 2, 3]
     # One third and two thirds of the longer run's way from the peak down to a tenth of it.
     assert [row["lr"] for row in found[-2:]] == pytest.approx([3e-4 * (1 - 0.9 / 3), 3e-4 * (1 - 0.9 * 2 / 3)])
-    capsys.readouterr()
-    assert run(tmp_path / NAME, 2, "--resume") == 2
-    told = capsys.readouterr().err
+    assert run(tmp_path / NAME, 2, "--resume", *functions) == 2
+    out, told = capsys.readouterr()
+    assert "has changed" not in out
     assert "settings.train.num_episodes: saved 3, given 2" in told and "may become longer, not shorter" in told
     assert f"--checkpoint_path {tmp_path}/{NAME}/actor/modeling" in told
     assert told.count("\n") == 1
