@@ -12,7 +12,7 @@ import socket
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlvr.boost.host import bound_compiled_kernels, keep_freed_memory, set_threads
+from rlvr.boost.launcher import ends_with_launcher
 from rlvr.boost.lean_import import deferred
 from rlvr.errors import UserError
 
@@ -65,7 +66,7 @@ def start(seed: int, num_threads: int | None = None, timeout_s: float = 1800.0) 
         alone = _default_environment()
         set_threads(num_threads)
         _limit_waiting(timeout_s)
-        with _without_sockets() if alone else nullcontext():
+        with _without_sockets() if alone else ends_with_launcher():
             _launch(seed)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     return ProcessInfo(dist.get_rank(), dist.get_world_size(), local_rank, local_device())

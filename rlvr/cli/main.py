@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from rlvr.boost import launcher  # noqa: F401  notes who that is, before torch is loaded
 from rlvr.cli.commands import COMMANDS, Run
 from rlvr.errors import UserError, did_you_mean, escape_control_characters, listed
 
