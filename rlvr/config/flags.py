@@ -28,6 +28,11 @@ ELSEWHERE: Mapping[str, str] = {
     "stop_token": "stops are the template's: stop_ids in --conversation_template_config",
     "report_to": "--log_dir FOLDER for TensorBoard, --use_wandb, --use_mlflow, --use_trackio",
     "need_optim_ckpt": "optimizer states are in every checkpoint: --save_interval, --resume",
+    **dict.fromkeys(
+        ("revision", "model_revision", "dataset_revision"),
+        "a revision is part of a name on the hub: --pretrain OWNER/NAME#REVISION, "
+        "--prompt_dataset OWNER/NAME@CONFIG:SPLIT#REVISION",
+    ),
     "use_lora": "--lora_config FILE",
     "lora_rank": "--lora_config FILE, with its r",
     "sft_model_path": "--pretrain, or --checkpoint_path",

@@ -83,7 +83,7 @@ class DataConfig:
         default_factory=lambda: ["builtin"]
     )
     """Generated problems (`builtin`, `arithmetic@LEVEL`, `word_problems@LEVEL`), JSONL, CSV or Parquet files, folders, or hub names
-    (`openai/gsm8k`, `name@config:split`); several are joined."""
+    (`openai/gsm8k`, `owner/name@config:split#revision`); several are joined."""
     prompt_csv_url: str | None = None
     """CSV file with a column `prompt`: a path, or an http, https or file address. In place of `prompt_dataset`; a column with
     the right answers is read if there is one."""

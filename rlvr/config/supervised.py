@@ -46,7 +46,7 @@ class ExamplesConfig(HeldOutConfig):
     """Examples to learn from and to evaluate on."""
 
     dataset: Annotated[list[str], alias("data_path")] = field(default_factory=lambda: ["builtin"])
-    """`builtin`, `arithmetic@LEVEL` or `word_problems@LEVEL` (worked examples), JSONL, CSV or Parquet files, folders, or hub names (`name@config:split`); several are joined."""
+    """`builtin`, `arithmetic@LEVEL` or `word_problems@LEVEL` (worked examples), JSONL, CSV or Parquet files, folders, or hub names (`owner/name@config:split#revision`); several are joined."""
     text_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None
     """Column with the response to `--prompt_text_column`; alone: with a whole text, or with a list of chat messages."""
     answer_column: Annotated[str | None, read_when(run.reads_examples_from_files)] = None

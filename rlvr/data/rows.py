@@ -1,7 +1,7 @@
 """Rows of data sets: read from files, folders, or sets of the Hugging Face hub.
 
 A source is a `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet` file, a folder of such files, or a name on the hub (`openai/gsm8k`,
-`owner/name@config:split`). A `.json` file holds either one object a line, as a `.jsonl` file does, or one list of objects.
+`owner/name@config:split#revision`). A `.json` file holds either one object a line, as a `.jsonl` file does, or one list of objects.
 Every row knows its place (`file:line`), which messages name.
 
 Left out on purpose: addresses (`readers.read_prompt_csv` fetches those), and code that
@@ -20,6 +20,7 @@ from typing import Any
 
 from rlvr.config import GENERATED
 from rlvr.config.files import parse_json, require_file
+from rlvr.config.hub_names import split_revision
 from rlvr.errors import UserError, did_you_mean, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -71,6 +72,7 @@ def locate(source: str) -> "Path | HubName":
     path = Path(source).expanduser()
     if path.exists():
         return path
+    split_revision(source)  # one of what lies here is told as such
     if source.startswith(("http://", "https://")):
         raise UserError(f"data source {source!r} is an address; download the file and give its path")
     if path.suffix.lower() in SUFFIXES or source.startswith((".", "/", "~")):
@@ -79,7 +81,7 @@ def locate(source: str) -> "Path | HubName":
     if hub is None:
         raise UserError(
             f"data source {source!r} is neither a file nor a folder; give {listed(GENERATED)}, a path that ends in "
-            f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split)."
+            f"{listed(SUFFIXES)}, a folder, or a hub name (owner/name@config:split#revision)."
             f"{did_you_mean(source, GENERATED) or suggest_hub_name(source)}"
         )
     return hub
@@ -229,7 +231,7 @@ def _check_header(header: list[str], path: Path) -> None:
 
 # Sets of the Hugging Face hub.
 
-_HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<config>[^:@/]+))?(:(?P<split>.+))?")
+_HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<config>[^:@/#]+))?(:(?P<split>[^#]+))?(#(?P<revision>[^#]+))?")
 
 
 @dataclass(frozen=True)
@@ -261,12 +263,13 @@ class HubName:
     name: str
     config: str | None
     split: str | None
+    revision: str | None = None
 
 
 def parse_hub_name(source: str) -> HubName | None:
-    """`owner/name@config:split` taken apart; None if `source` is no such thing."""
+    """`owner/name@config:split#revision` taken apart; None if `source` is no such thing."""
     match = _HUB_NAME.fullmatch(source)
-    return HubName(match["name"], match["config"], match["split"]) if match else None
+    return HubName(match["name"], match["config"], match["split"], match["revision"]) if match else None
 
 
 def suggest_hub_name(source: str) -> str:
@@ -290,7 +293,7 @@ def load_hub_rows(hub: HubName, split: str | None) -> list[Row]:
 
     known = KNOWN_SETS.get(hub.name)
     config = hub.config or (known.config if known else None)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {} if hub.revision is None else {"revision": hub.revision}
     if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters:  # datasets before 4.0
         arguments["trust_remote_code"] = False
     try:
@@ -304,7 +307,7 @@ def load_hub_rows(hub: HubName, split: str | None) -> list[Row]:
         raise UserError(
             f"data set {hub.name!r} (configuration {config or 'default'}) can't be loaded from the hub: "
             f"{type(error).__name__}: {reason} There is no file or folder of that name either. Check the name (syntax: "
-            "owner/name@config:split) and the network; or download the set elsewhere and give a JSONL or CSV file."
+            "owner/name@config:split#revision) and the network; or download the set elsewhere and give a JSONL or CSV file."
         ) from error
 
 
@@ -313,7 +316,11 @@ def _choose_split(hub: HubName, config: str | None, wish: str) -> str:
 
     known = KNOWN_SETS.get(hub.name)
     usual = known is not None and hub.config is None
-    splits = list(known.splits) if known and usual else list(datasets.get_dataset_split_names(hub.name, config))
+    splits = (
+        list(known.splits)
+        if known and usual
+        else list(datasets.get_dataset_split_names(hub.name, config, revision=hub.revision))
+    )
     if wish in splits:
         return wish
     if len(splits) == 1:

@@ -32,6 +32,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from rlvr.config.files import read_json, require_file
+from rlvr.config.hub_names import split_revision
 from rlvr.core.masked import not_finite
 from rlvr.errors import UserError
 from rlvr.models.backbone import DTYPE_ARGUMENT, check_whole
@@ -47,17 +48,18 @@ SMOLLM2 = "smollm2-135m"
 
 @dataclass(frozen=True)
 class Source:
-    """The path or name that `from_pretrained` is called with, and the arguments that it needs for it."""
+    """The path or name that `from_pretrained` is called with, the arguments that it needs for it, and on the hub its revision."""
 
     path: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    revision: str | None = None
 
 
 def resolve_source(name: str) -> Source:
     """The source of the model `name`; a run's folder stands for its actor. Builds the built-in model at its first use.
 
     Raises:
-        UserError: `smollm2-135m` without its package.
+        UserError: `smollm2-135m` without its package, or a revision of what lies here.
     """
     if name == TINY:
         from rlvr.models.tiny import ensure_tiny  # only here: it brings the warm start and its progress bar
@@ -65,7 +67,8 @@ def resolve_source(name: str) -> Source:
         return Source(str(ensure_tiny()))
     if name == SMOLLM2:
         return _smollm2()
-    return Source(str(trained_actor(name) or name))
+    name, revision = split_revision(name)
+    return Source(str(trained_actor(name) or name), revision=revision)
 
 
 def _smollm2() -> Source:
@@ -110,6 +113,8 @@ OF_DAMAGED_FILES: tuple[type[Exception], ...] = (
 
 def _load(loader: Callable[..., Any], what: str, name: str, **arguments: Any) -> Any:
     source = resolve_source(name)
+    if source.revision is not None:
+        arguments["revision"] = source.revision
     if UNPICKLES_CODE and what != "tokenizer" and not source.arguments:
         arguments["use_safetensors"] = True
     try:

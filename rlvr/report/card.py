@@ -96,7 +96,7 @@ def _head(base: str, kind: str) -> dict[str, Any]:
         "tags": ["rlvr", "reward-model" if kind == "reward_model" else "reinforcement-learning"],
     }
     if "/" in base and not Path(base).exists():
-        head["base_model"] = base
+        head["base_model"] = base.partition("#")[0]  # the hub links it
     return head
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.config import Config, RewardTrainingConfig, SFTConfig
+from rlvr.config.hub_names import split_revision
 from rlvr.config.layers import AnyConfig
 from rlvr.config.reward_options import function_names, reward_options
 from rlvr.data.readers import check_prompt_csv, check_source
@@ -108,8 +109,14 @@ def check_model(name: str, flag: str) -> None:
     path = Path(name)
     if name in OWN_MODELS or path.exists():
         return
-    may_be_on_hub = _HUB_NAME.fullmatch(name) is not None
-    reason = _absent_on_hub(name) if may_be_on_hub else None
+    try:
+        on_hub, revision = split_revision(name)
+    except UserError as error:
+        raise UserError(f"{flag} {error}") from None
+    if revision is not None and on_hub in OWN_MODELS:
+        raise UserError(f"{flag} {name}: {on_hub} is built in and has no revisions: leave #{revision} out")
+    may_be_on_hub = _HUB_NAME.fullmatch(on_hub) is not None
+    reason = _absent_on_hub(on_hub, revision) if may_be_on_hub else None
     if may_be_on_hub and reason is None:
         return
     folders = [p.name for p in path.parent.iterdir() if p.is_dir()] if path.parent.is_dir() else []
@@ -120,17 +127,19 @@ def check_model(name: str, flag: str) -> None:
     )
 
 
-def _absent_on_hub(name: str) -> str | None:
+def _absent_on_hub(name: str, revision: str | None) -> str | None:
     """Why the hub has no such model for us; None if it has, or if it is in the cache."""
     import huggingface_hub as hub
-    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
-    if any(isinstance(hub.try_to_load_from_cache(name, file), str) for file in _CACHED):
+    if any(isinstance(hub.try_to_load_from_cache(name, file, revision=revision), str) for file in _CACHED):
         return None
     if hub.constants.HF_HUB_OFFLINE:
         return "it is not in the cache, while HF_HUB_OFFLINE forbids to ask the hub"
     try:
-        hub.HfApi().model_info(name, timeout=ANSWER_S)
+        hub.HfApi().model_info(name, revision=revision, timeout=ANSWER_S)
+    except RevisionNotFoundError:
+        return f"the hub's {name} has no revision {revision!r}"
     except RepositoryNotFoundError:
         return "the hub has no such model, or it is private: then log in with `hf auth login`"
     except (HTTPError, OSError) as error:

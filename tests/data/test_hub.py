@@ -49,8 +49,29 @@ def test_names() -> None:
     assert parse_hub_name("openai/gsm8k") == HubName("openai/gsm8k", None, None)
     assert parse_hub_name("a-b/c.d_e@main:train[:10%]") == HubName("a-b/c.d_e", "main", "train[:10%]")
     assert parse_hub_name("openai/gsm8k:test") == HubName("openai/gsm8k", None, "test")
-    for odd in ("gsm8k", "a/b/c", "a b/c", "a/b@:x", ""):
+    assert parse_hub_name("openai/gsm8k:test#e53f048") == HubName("openai/gsm8k", None, "test", "e53f048")
+    assert parse_hub_name("me/sums#refs/pr/1") == HubName("me/sums", None, None, "refs/pr/1")
+    for odd in ("gsm8k", "a/b/c", "a b/c", "a/b@:x", "a/b#", ""):
         assert parse_hub_name(odd) is None
+
+
+def test_a_revision_is_asked_for(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    rows, asked = datasets.Dataset.from_list([{"q": 1}]), []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: asked.append(kwargs["revision"]) or rows)
+    monkeypatch.setattr(
+        datasets, "get_dataset_split_names", lambda *args, revision: asked.append(revision) or ["train"]
+    )
+    assert rows_of("me/sums#v1") == [{"q": 1}] and asked == ["v1", "v1"]
+    (hub / "me").mkdir()
+    for source, said in (
+        ("me#v1", "me lies here, and only names on the hub"),
+        ("./no#v1", "lies here"),
+        ("me/sums#", "'' is no revision"),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_problems([source])
 
 
 def test_known_set_brings_configuration_split_and_parsing(hub: Path) -> None:
@@ -75,7 +96,7 @@ def test_unknown_set_with_its_own_splits(hub: Path) -> None:
         UserError, match="'me/sums' has no split 'test'; its splits: train, validation. Name one: me/sums:train"
     ):
         rows_of("me/sums", "test")
-    with pytest.raises(UserError, match=r"'me/sums'.*can't be loaded from the hub.*owner/name@config:split"):
+    with pytest.raises(UserError, match=r"'me/sums'.*can't be loaded from the hub.*owner/name@config:split#revision"):
         rows_of("me/sums:nope")
 
 

@@ -108,6 +108,15 @@ def test_loading_by_name(tmp_path) -> None:
     assert resolve_source("some/hub-name").path == "some/hub-name"
 
 
+def test_a_revision_of_the_hub_is_asked_for(monkeypatch) -> None:
+    def load(name: str, **arguments: object) -> None:
+        raise OSError(f"asked for {name} at {arguments['revision']}")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", load)
+    with pytest.raises(UserError, match="asked for some/hub-name at refs/pr/3"):
+        load_tokenizer("some/hub-name#refs/pr/3")
+
+
 def test_only_what_damaged_files_raise_is_told_as_such(tmp_path, monkeypatch) -> None:
     class Ours(Exception): ...
 

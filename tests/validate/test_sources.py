@@ -33,6 +33,10 @@ MISTAKES = [
     ([*REWARD, "--conversation_template_config", "qwen25"], "Did you mean 'qwen2.5'"),
     ([*REWARD, "--pretrain", "./mymodle"], "there is no such folder. Did you mean 'mymodel'? Give tiny"),
     ([*REWARD, "--pretrain", "mymodle"], "HF_HUB_OFFLINE forbids"),
+    ([*REWARD, "--pretrain", "./mymodel#main"], "--pretrain ./mymodel#main: ./mymodel lies here, and only names on the hub have revisions"),
+    ([*REWARD, "--pretrain", "tiny#main"], "--pretrain tiny#main: tiny is built in and has no revisions: leave #main out"),
+    ([*REWARD, "--prompt_dataset", "prompts.jsonl#v1"], "prompts.jsonl lies here, and only names on the hub have revisions"),
+    ([*REWARD, "--revision", "main"], "unknown flag --revision. Here: a revision is part of a name on the hub: --pretrain OWNER/NAME#REVISION"),
     ([*REWARD, "--ref_model", "a/b/c"], "--ref_model a/b/c: there is no such folder"),
     ([*REWARD, "--use_flash_attn"], "--use_flash_attn needs the package flash-attn and a CUDA GPU: pip install flash-attn"),
     (["sft", "--dataset", "nosuch.jsonl"], "data file nosuch.jsonl: no such file"),
@@ -94,12 +98,14 @@ def test_a_dry_run_reads_the_data(tmp_path: Path, capsys, monkeypatch) -> None:
 def test_the_hub_is_asked_once_and_its_answer_told(monkeypatch, tmp_path: Path) -> None:
     import httpx
     import huggingface_hub as hub
-    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
     asked = []
 
-    def answer(self, name, *, timeout, **_):
+    def answer(self, name, *, revision, timeout, **_):
         asked.append((name, timeout))
+        if revision == "v9":
+            raise RevisionNotFoundError("404", response=httpx.Response(404, request=httpx.Request("GET", "http://h")))
         if name == "owner/none":
             raise RepositoryNotFoundError("404", response=httpx.Response(404, request=httpx.Request("GET", "http://h")))
         if name == "owner/lost":
@@ -107,17 +113,23 @@ def test_the_hub_is_asked_once_and_its_answer_told(monkeypatch, tmp_path: Path) 
 
     monkeypatch.setattr(hub.HfApi, "model_info", answer)
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: None)
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file, revision: None)
     check_model("owner/there", "--pretrain")
     with pytest.raises(UserError, match="owner/none: there is no such folder, and the hub has no such model"):
         check_model("owner/none", "--pretrain")
     with pytest.raises(UserError, match="the hub can't be asked .HTTPError: timed out"):
         check_model("owner/lost", "--ref_model")
-    assert asked == [(f"owner/{name}", sources.ANSWER_S) for name in ("there", "none", "lost")]
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: "/cached/config.json")
+    with pytest.raises(
+        UserError,
+        match="--pretrain owner/old#v9: there is no such folder, and the hub's owner/old has no revision 'v9'",
+    ):
+        check_model("owner/old#v9", "--pretrain")
+    check_model("owner/old#v1", "--pretrain")
+    assert asked == [(f"owner/{name}", sources.ANSWER_S) for name in ("there", "none", "lost", "old", "old")]
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file, revision: "/cached/config.json")
     check_model("owner/lost", "--pretrain")
     check_model(str(tmp_path), "--pretrain")
-    assert len(asked) == 3
+    assert len(asked) == 5
 
 
 def test_an_address_is_not_asked() -> None:
