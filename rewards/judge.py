@@ -188,8 +188,12 @@ class Judge:
     @contextmanager
     def _locked(self) -> Iterator[IO[bytes]]:
         """The journal, open, and no other process in it."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:
+            raise UserError(
+                "judge: its journal needs the file locks of Linux or macOS; on Windows take WSL 2"
+            ) from None
         try:
             file = open(self.journal, "a+b")  # noqa: SIM115 - closed below; only the opening is the user's mistake
         except OSError as error:

@@ -4,7 +4,7 @@ Only math-verify's LaTeX reader is used: its reader of plain expressions hands t
 runs code, and is taken out here besides.
 
 Each question is answered in a fork, which starts as all others do and ends with its answer: no question costs another one time, nor
-changes its verdict. The kernel ends a fork after `DEADLINE_S` of computing time, whatever C code it is in, and memory is limited.
+changes its verdict. The kernel ends a fork after `DEADLINE_S` of computing time, whatever C code it is in, and on Linux memory is limited.
 Where there are no forks (Windows) questions are answered in this process, without a deadline.
 """
 
@@ -99,6 +99,8 @@ def _checker() -> Check:
 
 
 def _limit_memory() -> None:
+    if not sys.platform.startswith("linux"):
+        return  # macOS refuses any limit, which would cost every verdict
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -55,6 +55,11 @@ class RewardPool:
         min_failures: int = 20,
         cache_size: int = 100_000,
     ) -> None:
+        if not hasattr(os, "killpg"):
+            raise UserError(
+                "reward workers need Linux or macOS, whose processes can be ended with all that they started: on Windows take WSL 2, or "
+                "workers=0 (--workers 0, --reward_workers 0), which scores in this process, without deadlines"
+            )
         self.functions = list(functions)
         names = [function.name for function in self.functions]
         if len(set(names)) != len(names):

@@ -24,7 +24,10 @@ from torch import Tensor
 from rlvr.boost.host import bound_compiled_kernels, keep_freed_memory, set_threads
 from rlvr.boost.launcher import ends_with_launcher
 from rlvr.boost.lean_import import deferred
+from rlvr.boost.system import check_system
 from rlvr.errors import UserError
+
+check_system()  # at import, before libraries fail with tracebacks of their own
 
 
 @dataclass(frozen=True)

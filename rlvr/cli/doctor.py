@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rewards.own_python import own_python
+from rlvr.boost.system import check_system
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError, listed
 from rlvr.rollout.registry import ENGINES, check_engine
@@ -70,9 +71,9 @@ def doctor_command(argv: list[str]) -> None:
         UserError: an unknown flag.
     """
     arguments = doctor_parser().parse_args(argv)
-    parts: list[Callable[[], Iterable[Finding]]] = [packages, devices, plugins, engines, folders]
-    if not arguments.no_step:
-        parts.append(training_step)
+    parts: list[Callable[[], Iterable[Finding]]] = [system, packages]
+    if trains_here():
+        parts += [devices, plugins, engines, folders, *([] if arguments.no_step else [training_step])]
     found: list[Finding] = []
     for part in parts:
         for finding in part():
@@ -93,6 +94,33 @@ def _print(finding: Finding, found: list[Finding]) -> None:
         print(f"{finding.topic}:")
     mark = {"ok": "ok  ", "absent": "-   ", "broken": "FAIL"}[finding.state]
     print(f"  {mark} {finding.name:<14} {finding.text}", flush=True)
+
+
+def trains_here() -> bool:
+    """True on systems that models can be trained on."""
+    try:
+        check_system()
+    except UserError:
+        return False
+    return True
+
+
+def system() -> Iterator[Finding]:
+    """The operating system, and what it lacks."""
+    name = platform.system()
+    if not trains_here():
+        yield Finding(
+            "system",
+            name,
+            "broken",
+            "models are neither trained nor asked here, only rewards work: take WSL 2, which is Linux",
+        )
+    elif name == "Linux":
+        yield Finding("system", name, "ok", "everything works on it")
+    else:
+        yield Finding(
+            "system", name, "ok", "not tested: reward workers start slower than on Linux, and their memory has no limit"
+        )
 
 
 def packages() -> Iterator[Finding]:

@@ -66,8 +66,7 @@ def find_runs(folder: Path) -> list[Path]:
 
 def state_of(folder: Path) -> str:
     """`going on`, `finished`, `stopped`, or `killed`."""
-    from rlvr.models.saved import trained_model
-    from rlvr.run.folder import HOLDER
+    from rlvr.models.saved import HOLDER, trained_model
 
     try:
         holder = json.loads((folder / HOLDER).read_text(encoding="utf-8"))

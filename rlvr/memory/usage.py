@@ -1,6 +1,5 @@
 """The memory that this process has taken, for the curves of a run."""
 
-import resource
 import sys
 from pathlib import Path
 
@@ -30,6 +29,8 @@ def memory_use() -> dict[str, float]:
 
 def _resident() -> dict[str, float]:
     if not _STATUS.exists():
+        import resource
+
         unit = 1 if sys.platform == "darwin" else 1024
         return {"memory/rss_peak_bytes": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)}
     # Not `getrusage` here: a child begins with the peak of the process that started it.

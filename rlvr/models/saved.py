@@ -1,7 +1,9 @@
-"""The trained model in a run's folder. Free of torch: `rlvr push` and the handling of run folders look for it too."""
+"""What lies in a run's folder, and where: the trained model, and who writes there. Free of torch, for commands that train nothing."""
 
 from pathlib import Path
 
+HOLDER = ".holder.json"
+"""Names the process that writes to a run's folder, as long as it does (`rlvr.run.folder.RunLock`)."""
 ROLES = ("actor", "reward_model")
 PARTS = ("modeling", "adapter")
 

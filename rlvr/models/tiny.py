@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from filelock import FileLock
 from platformdirs import user_cache_path
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -138,7 +139,7 @@ def ensure_tiny(settings: WarmStart | None = None) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(target.with_suffix(".lock")):
+        with FileLock(target.with_suffix(".lock")):
             if not (target / INFO).is_file():
                 _build(target, settings)
     except OSError as error:
@@ -146,16 +147,6 @@ def ensure_tiny(settings: WarmStart | None = None) -> Path:
             f"can't write the cache folder {target.parent}: {error.strerror}; set RLVR_CACHE to a folder that can be written"
         ) from None
     return target
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Only one process on this machine at a time; the lock goes with the process that holds it."""
-    import fcntl
-
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _build(target: Path, settings: WarmStart) -> None:

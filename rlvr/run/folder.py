@@ -31,7 +31,7 @@ from rlvr.config.fields import FREE
 from rlvr.config.layers import AnyConfig
 from rlvr.config.secrets import redacted
 from rlvr.errors import UserError
-from rlvr.models.saved import trained_model
+from rlvr.models.saved import HOLDER, trained_model
 from rlvr.report.card import write_card
 from rlvr.tracking.tracker import replace_text
 from rlvr.validate.common import target_of
@@ -45,7 +45,7 @@ def choose_folder(config: CheckpointConfig) -> Path:
     return Path(config.save_path or f"runs/{datetime.now():%Y%m%d-%H%M%S}")
 
 
-LOCK, HOLDER = ".lock", ".holder.json"
+LOCK = ".lock"
 _BEFORE_TRAINING = {LOCK, HOLDER, "config.yaml", "environment.json"}
 """Files that a run writes before it loads anything."""
 
