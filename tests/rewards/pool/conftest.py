@@ -19,6 +19,10 @@ def length(response):
     return len(response) / 10
 
 
+def deeper(text):  # without defaults: with one, Python 3.13.0 itself recurses until memory ends
+    return deeper(text)
+
+
 @reward_fn("pool_naughty")
 def naughty(response, gold=None, prompt="", finished=True):
     """Does what the response says; 1 if that comes to an end."""
@@ -44,7 +48,7 @@ def naughty(response, gold=None, prompt="", finished=True):
     elif act == "eat":
         return float(len(bytearray(int(text))) > 0)
     elif act == "recurse":
-        return naughty(response)
+        return deeper(text)
     elif act == "print":
         print(text)
         os.write(1, b"rubbish on stdout")

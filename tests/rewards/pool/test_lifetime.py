@@ -193,9 +193,10 @@ def test_close_leaves_nothing_and_raises_where_scores_are_awaited(plugin) -> Non
 
 def test_a_pool_works_on_in_a_fork_of_its_process(plugin, tmp_path) -> None:
     code = f"""
-    import os
+    import os, warnings
     from rewards import Sample, resolve
     from rewards.pool import RewardPool
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # said of every fork, since 3.12
     pool = RewardPool([resolve("{plugin}:naughty")], workers=1)
     pool.score([Sample("good", None)])
     child = os.fork()
