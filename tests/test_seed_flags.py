@@ -13,6 +13,7 @@ import torch
 import tracker_stand_ins
 from rich.console import Console
 from saved_models import save_micro_model
+from tiny_models import tiny_model
 from trainer_harness import loader, make_trainer
 
 from rlvr.boost import process as processes
@@ -314,6 +315,19 @@ def test_arguments_that_would_train_wrongly_are_refused() -> None:
         make_trainer(apply_loss_mask=False)  # S1.24
     with pytest.raises(UserError, match="no tensor parallelism"):
         make_trainer(use_tp=True)  # S1.28
+
+
+def test_a_language_model_that_was_boosted_already_is_told_what_to_do_instead() -> None:
+    from colossalai.booster import Booster
+    from colossalai.booster.plugin import TorchDDPPlugin
+
+    from rlvr.trainer.roles import as_actor
+
+    boosted, *_ = Booster(plugin=TorchDDPPlugin()).boost(tiny_model())
+    with pytest.raises(
+        UserError, match="pass it before booster.boost .the trainer boosts it., or boost rlvr.models.actor.Actor"
+    ):
+        as_actor(boosted)  # S1.4
 
 
 def test_the_initial_model_is_offloaded_where_there_is_a_device_to_offload_it_from(monkeypatch) -> None:
