@@ -17,18 +17,22 @@ _UNSAFE_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _SAFE_CHARACTERS = "\n\t\u200c\u200d"
 
 
+MOST_BEGUN = 3
+"""Most known names that are all named because they begin as what was given."""
+
+
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the known name nearest to `given`, or nothing where none is near.
 
     >>> did_you_mean("stop_id", ["stop_ids", "system_message"])
     " Did you mean 'stop_ids'?"
-    >>> did_you_mean("lora", ["lr", "lora_config"])
-    " Did you mean 'lora_config'?"
+    >>> did_you_mean("lora", ["lr", "lora_config", "lora_merge"])
+    " Did you mean 'lora_config' or 'lora_merge'?"
     """
     names = list(known)
     begun = [name for name in names if len(given) > 2 and name.startswith(given)]
-    near = begun if len(begun) == 1 else get_close_matches(given, names, n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    near = begun if 0 < len(begun) <= MOST_BEGUN else get_close_matches(given, names, n=1, cutoff=0.6)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 MOST_LISTED = 200

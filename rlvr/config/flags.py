@@ -159,7 +159,7 @@ def refuse_unknown(argv: Sequence[str], kind: type, about: About) -> None:
                     f"unknown flag {word.partition('=')[0]}. Here: {instead}. `{about.prog} --help` lists all flags"
                 )
             general = {canonical(flag.split()[0]) for flag in about.general}
-            near = did_you_mean(canonical(word), known | general).replace("'", "'--", 1)
+            near = did_you_mean(f"--{canonical(word)}", [f"--{name}" for name in sorted(known | general)])
             raise UserError(f"unknown flag {word.partition('=')[0]}.{near} `{about.prog} --help` lists all flags")
 
 

@@ -91,7 +91,7 @@ def _overview(kind: type, about: About) -> str:
     parts = [_head(about)]
     for section in catalog(kind):
         title = f"{section.name}: {_first_sentence(section.text)}"
-        lines = [_line(_usage(flag, about), flag.text, _default(flag, about.notes)) for flag in section.flags]
+        lines = [_line(_usage(flag, about), _gist(flag), _default(flag, about.notes)) for flag in section.flags]
         parts.append("\n".join([_cut(title, WIDTH), *lines, ""]))
     return "\n".join(parts)
 
@@ -101,8 +101,16 @@ def _usage(flag: Flag, about: About) -> str:
     if flag.is_switch:
         return f"--{about.spelled('[no_]' + flag.name)}"
     values = "{" + ",".join(flag.choices) + "}"
-    fits = flag.choices and len(flag.name) + len(values) + 6 <= LEFT
-    return f"--{about.spelled(flag.name)} {values if fits else flag.metavar}"
+    return f"--{about.spelled(flag.name)} {values if _choices_fit(flag) else flag.metavar}"
+
+
+def _choices_fit(flag: Flag) -> bool:
+    return bool(flag.choices) and len(flag.name) + len(",".join(flag.choices)) + 8 <= LEFT
+
+
+def _gist(flag: Flag) -> str:
+    """The text of its line: what it is, or where its values stand for themselves and don't fit beside its name, these."""
+    return flag.text if not flag.choices or _choices_fit(flag) else ", ".join(flag.choices)
 
 
 def _line(left: str, text: str, default: str) -> str:

@@ -49,6 +49,8 @@ def test_the_overview_has_each_setting_on_one_line_by_topic(capsys) -> None:
             assert flag.text, flag.name
     # What differs for the built-in model is said.
     assert any("--lr X" in line and "[9e-06; tiny: 0.0003]" in line for line in lines)
+    # All values of a choice are.
+    assert any("--engine NAME" in line and "hf, generate, paged, vllm, replay" in line for line in lines)
 
 
 def test_topics_and_flags_in_full(capsys) -> None:
@@ -119,6 +121,7 @@ def test_settings_that_other_settings_lie_on_are_taken_with_aliases() -> None:
     [
         (["train", "--num-episodez", "3"], "--num_episodes"),
         (["train", "--lrr", "3"], "--lr"),
+        (["train", "--lora", "x"], "--lora_config' or '--lora_merge"),
         (["train", "--dry-rum"], "--dry_run"),
         (["train", "--learning_rat", "3"], "--learning_rate"),
         (["sft", "--num-epoch", "3"], "--num_epochs"),
