@@ -90,7 +90,7 @@ def _copy_data(params: LLMTrainingParams, config: AnyConfig) -> Path:
         if not (params.resume and target.exists()):
             rows = read_rows(params.data_path, "train")
             target.parent.mkdir(exist_ok=True)
-            lines = [json.dumps(row.values, ensure_ascii=False) + "\n" for row in rows]
+            lines = [json.dumps(row.values, ensure_ascii=False, default=str) + "\n" for row in rows]
             target.write_text("".join(lines), encoding="utf-8")
     processes.barrier()
     return target
