@@ -266,9 +266,8 @@ def _golds(rows: Sequence[GoldRow], scorer: Scorer, tags: Tags, scale: _Scale) -
     samples = [_sample(probe, tags, row.columns) for probe, row in zip(probes, rows, strict=True)]
     for probe, result in zip(probes, scorer(samples), strict=True):
         finding = _judge(probe, result, scale)
-        if (
-            finding is None or finding.kind == "pays too much"
-        ):  # by the row's own columns, it may be worth more than the first
+        # By its own columns a row may be worth more than the first.
+        if finding is None or finding.kind == "pays too much":
             continue
         detail = "can't be parsed" if result.outcome and result.outcome.status == "bad_gold" else "not equal to itself"
         yield finding if _failure(result) else _finding(probe, "bad gold", detail, result.value)

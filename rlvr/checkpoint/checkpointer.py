@@ -322,8 +322,8 @@ def _opened(contexts: Iterable[AbstractContextManager[WriteRole]]) -> Iterator[l
         yield [stack.enter_context(context) for context in contexts]
 
 
-CODE = "code."
-"""Begins the names, in a run's identity, of digests of code: a run may go on with a reward function that was mended."""
+CODE = "code"
+"""In a run's identity, digests of code by name: a run may go on with a reward function that was mended."""
 
 
 def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> tuple[str, ...]:
@@ -336,8 +336,9 @@ def check_run(path: Path, about: dict[str, Any], run_state: dict[str, Any]) -> t
     if about["format"] != FORMAT:
         raise UserError(f"{path} has format {about['format']}; this version of rlvr reads format {FORMAT}")
     found = _differences(about["run"], run_state)
-    changed = tuple(name.removeprefix(CODE) for name, old, _ in found if name.startswith(CODE) and old is not None)
-    different = [one for one in found if not one[0].startswith(CODE) and not _is_longer(*one)]
+    of_code = [one for one in found if one[0].partition(".")[0] == CODE]
+    changed = tuple(name.removeprefix(f"{CODE}.") for name, old, _ in of_code if old is not None)
+    different = [one for one in found if one not in of_code and not _is_longer(*one)]
     if different:
         lines = "; ".join(f"{name}: saved {old!r}, given {new!r}" for name, old, new in different)
         folder = path.parents[1]

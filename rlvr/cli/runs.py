@@ -1,10 +1,11 @@
 """`rlvr runs [FOLDER]`: the runs in a folder, oldest first: how far each is, its newest figures, and whether it still goes on."""
 
 import json
-import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+
+import psutil
 
 from rlvr.cli.parser import Parser
 from rlvr.errors import UserError
@@ -75,14 +76,4 @@ def state_of(folder: Path) -> str:
         return "finished" if trained_model(folder) else "stopped"
     if host != socket.gethostname():
         return f"going on, on {host}"
-    return "going on" if _lives(pid) else "killed"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
+    return "going on" if psutil.pid_exists(pid) else "killed"

@@ -2,12 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from rlvr.checkpoint import storage as checkpoint
+from rlvr.checkpoint.checkpointer import FORMAT, check_run
 from rlvr.checkpoint.storage import clear_up, damage, newest_whole, verify
 from rlvr.config import CheckpointConfig
 from rlvr.errors import UserError
@@ -169,3 +171,14 @@ def test_of_a_checkpoint_that_lies_elsewhere_only_the_link_goes(tmp_path) -> Non
     link.symlink_to(elsewhere)
     checkpoint.clear_up(tmp_path)
     assert not link.is_symlink() and (elsewhere / "state.json").is_file()
+
+
+def test_code_may_change_and_older_checkpoints_do_not_know_it() -> None:
+    about: dict[str, Any] = {"format": FORMAT, "run": {"settings": {"train": {"lr": 1}}}}
+    now = {"settings": {"train": {"lr": 1}}, "code": {"mine.py:f": "1", "g": "1"}}
+    place = Path("run/checkpoints/step-000001")
+    assert check_run(place, about, now) == ()
+    about["run"]["code"] = {"mine.py:f": "0", "g": "1"}
+    assert check_run(place, about, now) == ("mine.py:f",)
+    with pytest.raises(UserError, match="settings.train.lr: saved 1, given 2.*Resume with"):
+        check_run(place, about, now | {"settings": {"train": {"lr": 2}}})
