@@ -64,10 +64,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rlvr-installation-") as folder:
         run(["uv", "build", "--wheel", "--sdist", "--out-dir", f"{folder}/dist", str(ROOT)])
         wheel = next(Path(folder, "dist").glob("*.whl"))
-        found = {python: try_python(python, wheel) for python in pythons}
-    text = "\n".join(lines(found)) + "\n"
-    PAGE.write_text(text)
-    print(text)
+        found: dict[str, Installation] = {}
+        for python in pythons:
+            found[python] = try_python(python, wheel)
+            # Each takes minutes: what there is stays if the next is stopped.
+            PAGE.write_text("\n".join(lines(found)) + "\n")
+    print(PAGE.read_text())
     if any(status != 0 for one in found.values() for status, _ in one.commands.values()):
         sys.exit(1)
 
