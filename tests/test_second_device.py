@@ -126,11 +126,16 @@ def test_auto_takes_bf16_only_where_the_gpu_multiplies_in_it(monkeypatch: pytest
 
 def test_work_is_placed_on_no_kind_of_device_that_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "2")
-    for kind, expected in (("mps", torch.device("cpu")), ("cuda", torch.device("cuda", 2))):
-        monkeypatch.setattr(
-            torch.accelerator, "current_accelerator", lambda check_available=False, kind=kind: torch.device(kind)
-        )
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    for cuda, expected in ((False, torch.device("cpu")), (True, torch.device("cuda", 2))):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         assert process.local_device() == expected
+
+
+def test_torch_2_5_which_has_no_accelerator_module_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what plain pip installs."""
+    monkeypatch.delattr(torch, "accelerator")
+    assert process.local_device() == torch.device("cpu") and seeding._accelerator() == []
 
 
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available:UserWarning")

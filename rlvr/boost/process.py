@@ -223,10 +223,11 @@ ACCELERATORS = ["cuda"]
 
 def local_device() -> torch.device:
     """This process's accelerator, or the CPU where there is none. Work is never placed by another rule."""
-    found = torch.accelerator.current_accelerator(check_available=True)
-    if found is None or found.type not in ACCELERATORS:
+    # Not by torch.accelerator, which torch 2.5 does not have.
+    found = next((kind for kind in ACCELERATORS if torch.get_device_module(kind).is_available()), None)
+    if found is None:
         return torch.device("cpu")
-    return torch.device(found.type, int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device(found, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def group_device() -> torch.device:
