@@ -119,7 +119,7 @@ def test_the_digest_of_a_function_is_that_of_its_own_file(tmp_path) -> None:
         "@functools.lru_cache\ndef wrapped(response):\n    return 0.0\n\n"
         "class Kind:\n    def __call__(self, response):\n        return 0.0\n\ncallable_object = Kind()\n"
     )
-    names = ("of_trl", "wrapped", "callable_object")
+    names = ("of_trl", "wrapped", "callable_object", "Kind")
     functions = [resolve(f"{path}:{name}").function for name in names]
     before = {function_digest(function) for function in functions}
     path.write_text(path.read_text() + "# mended\n")
