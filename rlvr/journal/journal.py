@@ -126,7 +126,10 @@ class Journal:
         found = []
         for path in sorted(self._place(step).glob(f"samples-{rank}-*.json.gz"), key=_collect_step):
             with _reading(path):
-                found.append([_sample(row) for row in parse_json(gzip.decompress(path.read_bytes()).decode())])
+                rows = parse_json(gzip.decompress(path.read_bytes()).decode())
+                if not isinstance(rows, list):
+                    raise ValueError(f"it holds a {type(rows).__name__} in place of a list of samples")
+                found.append([_sample(row) for row in rows])
         return found
 
     # Writing.

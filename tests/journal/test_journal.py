@@ -1,5 +1,6 @@
 """What is written into a journal is what is read from it, to the bit; and what is damaged is said."""
 
+import gzip
 import json
 import math
 import random
@@ -109,6 +110,15 @@ def test_damaged_files_are_one_message(seed, tmp_path) -> None:
     for read in (lambda: journal.experience(1, 0), lambda: journal.samples(1, 0), lambda: journal.info(1)):
         with pytest.raises(UserError, match="can't be read"):
             read()
+
+
+def test_samples_that_are_no_list_are_one_message(tmp_path) -> None:
+    journal = Journal(tmp_path)
+    journal.write_samples(1, 0, 0, [Sample("r", "g")], [Combined(1.0, {})])
+    [path] = (tmp_path / "journal" / "step-000001").glob("samples-*")
+    path.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(UserError, match="can't be read.*it holds a dict in place of a list"):
+        journal.samples(1, 0)
 
 
 def test_no_more_is_unpacked_than_was_said(tmp_path) -> None:
