@@ -62,6 +62,15 @@ class RewardFunction:
         """What it is, in words for messages."""
         return _kind(self.function)
 
+    def prepare(self) -> None:
+        """Let the function import what it needs, before it has a deadline: its attribute `prepare` does so, if it has one.
+
+        Raises:
+            UserError: a package is missing.
+        """
+        if (prepare := getattr(self.function, "prepare", None)) is not None:
+            prepare()
+
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         return dict(inspect.signature(self.function).parameters)

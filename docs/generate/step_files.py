@@ -46,8 +46,13 @@ def traced(run: Callable[[], Any], begins: Any, name: str) -> list[str]:
 
 def files_of_a_step(pretrain: str = "tiny") -> list[str]:
     """Of one episode with one optimizer step, by PPO with a critic and a rule reward."""
+    from rewards.maths.literals import parse_number
+    from rewards.maths.normalise import canonical, normalise
     from rlvr import train
     from rlvr.trainer.online import OnlineTrainer
+
+    for remembers in (normalise, canonical, parse_number):  # what it remembers is not run again
+        remembers.cache_clear()
 
     with TemporaryDirectory() as folder:
         settings: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 from rewards.extract import unbox
 from rewards.functions.correctness import after_thinking
 from rewards.outcome import Outcome, Score
-from rewards.procedural import task
+from rewards.procedural import task, task_names
 from rewards.registry import reward_fn
 from rewards.tags import Tags
 
@@ -39,6 +39,10 @@ def reasoning_gym_reward_fn(
     except ValueError as error:
         return Score(0.0, Outcome("wrong", answer, STAGE, message=f"the verifier can't read it: {error}"[:500]))
     return Score(value if partial else float(value == 1), Outcome("correct" if value == 1 else "wrong", answer, STAGE))
+
+
+# Importing the tasks takes seconds, more than a response may on a busy machine.
+reasoning_gym_reward_fn.prepare = task_names  # type: ignore[attr-defined]
 
 
 def _answer(response: str, tags: Tags) -> str | None:

@@ -37,6 +37,8 @@ def main() -> None:
     try:
         load_plugins(settings.plugins)
         functions = [unpack(packed) for packed in settings.functions]
+        for function in functions:
+            function.prepare()
     except UserError as error:
         if settings.fork:
             sock.send(json.dumps({"failed": str(error)[:8000]}).encode())

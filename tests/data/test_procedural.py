@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rewards import resolve
+from rewards import RewardPool, Sample, resolve
 from rewards.errors import UserError as RewardError
 from rewards.functions import reasoning_gym_reward_fn
 from rewards.procedural import Task, task_names
@@ -163,3 +163,10 @@ def test_a_task_that_does_not_pay_its_own_answers_is_refused(monkeypatch) -> Non
 
 def test_verifiers_run_in_workers() -> None:
     assert not resolve("reasoning_gym_reward_fn").is_bounded and resolve("gsm8k_reward_fn").is_bounded
+
+
+def test_workers_import_the_tasks_before_any_deadline() -> None:
+    [problem] = read_problems(["reasoning_gym:chain_sum"], limit=1)
+    right = Sample(f"<answer>{problem.answer}</answer>", problem.answer, columns=problem.columns)
+    with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, timeout_s=1.0, max_failed_share=1.0) as pool:
+        assert [score.value for score in pool.score([right] * 3)[0]] == [1.0] * 3

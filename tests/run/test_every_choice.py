@@ -28,6 +28,7 @@ WITH: dict[tuple[str, Any], dict[str, Any]] = {
     ("kl_estimator", "k2"): LOSS_KL,
     ("kl_estimator", "k3"): LOSS_KL,
     ("kl_estimator", "k3_weighted"): LOSS_KL,
+    **{("curriculum", kind): {"curriculum_by": "problem"} for kind in ("target_success", "learning_progress", "zone")},
     **{("mismatch_level", level): MASKED for level in ("token", "sequence", "geometric", "arithmetic")},
     ("reward_normalisation", "running"): NEURAL,
     ("reward_normalisation", "fixed"): NEURAL,

@@ -84,7 +84,7 @@ def test_golds_that_are_absent_stop_a_run_whose_reward_needs_them() -> None:
     mixed = functions("gsm8k_reward_fn", "repetition_penalty_fn")  # the second pays them
     assert len(with_good_golds(problems("4", None), notes, mixed)) == 2
     assert notes[-1].endswith("gsm8k_reward_fn needs: their responses are not paid by it")
-    with pytest.raises(UserError, match="which gsm8k_reward_fn needs .*name the column.*--answer_column"):
+    with pytest.raises(UserError, match="which gsm8k_reward_fn needs .*--answer_column"):
         with_good_golds(problems(None, None), [], needy)
     assert len(with_good_golds(problems(None, None), [], functions("repetition_penalty_fn"))) == 2
 
