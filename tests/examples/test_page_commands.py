@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ ELSEWHERE = {
     "rlvr replay": "needs a run with a journal: tests/replay/test_replay.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
+if find_spec("reasoning_gym") is None:
+    ELSEWHERE["reasoning_gym"] = "its package is not installed: uv sync --group tasks"
 LONG = ("benchmarks", "tests.faults")
 SMALL = {
     "train": "--num_episodes 1 --num_update_steps 1 --experience_batch_size 8 --train_batch_size 8 --max_new_tokens 8 --max_samples 16",
