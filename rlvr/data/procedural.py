@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from rewards.procedural import PACKAGE, Task
-from rlvr.data.drawing import TEST_SHARE, Split, split_of
+from rlvr.data.drawing import MAX_MISSES, TEST_SHARE, Split, split_of
 from rlvr.data.problems import Problem
 from rlvr.errors import UserError, did_you_mean, listed
 
@@ -37,7 +37,11 @@ def read_procedural(source: str, split: str | None, limit: int | None, seed: int
     count = min(limit or SIZES[chosen], size or SIZES[chosen])
     problems: dict[str, Problem] = {}
     unpaid = 0
-    for index in range(min(made.size, DRAWS * count)):
+    misses = 0
+    for index in range(made.size):
+        if misses == MAX_MISSES:
+            break
+        misses += 1
         entry = made.entry(index)
         question = entry["question"]
         if split_of(question) != chosen or question in problems:
@@ -45,6 +49,7 @@ def read_procedural(source: str, split: str | None, limit: int | None, seed: int
         if not _pays_its_own(made, entry):
             unpaid += 1
             continue
+        misses = 0
         column = {"task": made.name, "settings": list(map(list, made.settings)), "seed": seed, "size": made.size}
         problems[question] = Problem(
             id=f"{source}/{chosen}/{seed}/{index}",
@@ -95,7 +100,7 @@ def parse_source(source: str, split: str | None = None, seed: int = 0) -> tuple[
     size = settings.pop("size", None)
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
         raise UserError(f"{source!r}: size must be a whole number of at least 1, not {size!r}")
-    draws = DRAWS * size if size is not None else round(DRAWS * SIZES["train"] * (1 - TEST_SHARE))
+    draws = max(MAX_MISSES, DRAWS * size) if size is not None else round(DRAWS * SIZES["train"] * (1 - TEST_SHARE))
     return Task(name, tuple(sorted(settings.items())), seed, draws), cast(Split, chosen), size
 
 

@@ -170,3 +170,8 @@ def test_workers_import_the_tasks_before_any_deadline() -> None:
     right = Sample(f"<answer>{problem.answer}</answer>", problem.answer, columns=problem.columns)
     with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, timeout_s=1.0, max_failed_share=1.0) as pool:
         assert [score.value for score in pool.score([right] * 3)[0]] == [1.0] * 3
+
+
+@pytest.mark.parametrize("task", ["cryptarithm", "chain_sum", "gcd"])
+def test_a_few_held_out_problems_are_found(task: str) -> None:
+    assert len(read_problems([f"reasoning_gym:{task}?size=8"], split="test", limit=2)) == 2
