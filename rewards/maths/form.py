@@ -166,7 +166,8 @@ def _is_mixed(node: Op) -> bool:
 def _of_product(node: Op) -> Iterator[Undone]:
     """More than one plain factor (42 * 1, too, but not 1 x * 1), or a quotient of plain numbers."""
     above, below = _factors(node)
-    if any(sum(map(_is_plain, side)) > 1 or _are_numbers(side) for side in (above, below)):
+    numbers = all(isinstance(factor, Number) for factor in (*above, *below))
+    if any(sum(map(_is_plain, side)) > 1 or numbers and len(side) > 1 for side in (above, below)):
         yield Undone.PRODUCT
     elif any(map(_is_plain, above)) and any(map(_is_plain, below)):
         fraction = any(isinstance(f, Number) and f.value.denominator != 1 for f in (*above, *below))
@@ -178,10 +179,6 @@ def _is_fraction(node: Op) -> bool:
     """1/3 * 2 is 2/3, which can't be worked out further; 84/2 can."""
     value = exact(node)
     return value is not None and value.denominator != 1
-
-
-def _are_numbers(factors: list[Node]) -> bool:
-    return len(factors) > 1 and all(isinstance(factor, Number) for factor in factors)
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
