@@ -331,7 +331,9 @@ def _last_number(text: str) -> re.Match[str] | None:
     while start > 0 and text[start - 1].isdigit():
         start -= 1
     if start > 1 and text[start - 1] == " " and text[start - 2] in _NO_NUMBER_BEFORE:
-        return _NUMBERS.match(text, start - 1)  # "is 42": nothing that it could be a part of
+        # "is 42": nothing that it could be a part of. A raised or circled digit is no number.
+        if number := _NUMBERS.match(text, start - 1):
+            return number
     start = max(0, last - 40)
     while start and not text[start - 1].isspace():
         start -= 1

@@ -143,3 +143,8 @@ def test_the_end_of_a_long_response_counts() -> None:
 def test_long_responses_take_no_time(piece) -> None:
     text = piece * (MAX_RESPONSE_CHARACTERS // len(piece))
     assert seconds(lambda: (extract(text), extract(text + " 5")), limit_s=1.0) < 1.0
+
+
+@pytest.mark.parametrize("text", ["The area is 42 cm ²", "so 42 in all, see note ②", "it comes to 42 (as in ³)"])
+def test_a_digit_that_is_no_number_hides_none(text: str) -> None:
+    assert (extract(text) or "").split()[0] == "42"
