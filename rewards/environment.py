@@ -16,7 +16,7 @@ problem that are compared, and another one each time that it is drawn again) and
 `step` gets the text of the model's turn, without special tokens, and returns three things: what the model reads next, whether the
 episode is over, and scores: a number, a mapping of numbers by name (not paid where the name begins with `_`), or None.
 
-An environment runs in the worker processes of a `RewardPool`, with its deadlines and limits: `as_function` makes a function of it that takes
+An environment runs in the worker processes of a `RewardPool`, with its deadlines and limits: `TakeTurn` makes a function of it that takes
 one turn. Any worker may take the next one, so between turns an environment is bytes, which go through the pool's process unread; a
 step is done once, and one that hangs or crashes costs its own episode and no other. So what an environment holds must be what pickle can
 take: no connections, threads or locks.

@@ -16,11 +16,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
 
-from rewards.errors import UserError
+from rewards.errors import UserError, nearest
 from rewards.maths import equivalent
 from rewards.maths.evaluate import exact
 from rewards.maths.limits import Budget, OutOfWorkError, UndecidedError, UnreadableError
@@ -63,7 +62,7 @@ class Task:
         for name, _ in self.settings:
             if name not in known:
                 raise UserError(
-                    f"{PACKAGE}:{self.name} has no setting {name!r}; it has {', '.join(known)}, and size.{_nearest(name, known)}"
+                    f"{PACKAGE}:{self.name} has no setting {name!r}; it has {', '.join(known)}, and size.{nearest(name, known)}"
                 )
         _make_safe(self.name, make)
         try:
@@ -104,10 +103,15 @@ def task_names() -> list[str]:
     Raises:
         UserError: reasoning-gym is not installed.
     """
-    return sorted(name for name, (make, _) in _tasks().items() if not _runs_answers(name, make))
+    return sorted(name for name, (make, _) in all_tasks().items() if not _runs_answers(name, make))
 
 
-def _tasks() -> Mapping[str, tuple[Any, Any]]:
+def all_tasks() -> Mapping[str, tuple[Any, Any]]:
+    """Class and configuration of each task, by name; the first call imports them, for seconds.
+
+    Raises:
+        UserError: reasoning-gym is not installed.
+    """
     try:
         from reasoning_gym.factory import DATASETS
     except ImportError:
@@ -116,18 +120,13 @@ def _tasks() -> Mapping[str, tuple[Any, Any]]:
 
 
 def _find(name: str) -> tuple[Any, Any]:
-    tasks = _tasks()
+    tasks = all_tasks()
     if name not in tasks:
         some = ", ".join(sorted(tasks)[:5])
         raise UserError(
-            f"reasoning-gym has no task {name!r}.{_nearest(name, tasks) or f' Some of its {len(tasks)}: {some}'}"
+            f"reasoning-gym has no task {name!r}.{nearest(name, tasks) or f' Some of its {len(tasks)}: {some}'}"
         )
     return tasks[name]
-
-
-def _nearest(name: str, known: Any) -> str:
-    near = get_close_matches(name, list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 # Verifiers that run what they are given.
@@ -221,7 +220,7 @@ def _expression(answer: str, numbers: list[int], target: int) -> float:
         return 0.0
 
 
-def _numbers(node: Node, negative: bool = False) -> Iterator[int | None]:
+def _numbers(node: Node) -> Iterator[int | None]:
     """The numbers of sums, differences, products and quotients; None for anything else."""
     if isinstance(node, Number) and node.value.denominator == 1:
         # The parser reads 5 - 3 as 5 + (-3).

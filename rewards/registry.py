@@ -7,7 +7,6 @@
 'doc_example_length'
 """
 
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -23,7 +22,7 @@ from types import ModuleType
 from typing import Any, TypeVar, overload
 
 from rewards.environment import TakeTurn, is_environment
-from rewards.errors import UserError
+from rewards.errors import UserError, nearest
 from rewards.foreign import adapt, name_of
 from rewards.sample import PLURAL_OF
 
@@ -53,9 +52,8 @@ class RewardFunction:
 
     @property
     def is_bounded(self) -> bool:
-        """True if no response can make it hang: it is one of rlvr's own, and runs no code of others."""
-        module = self.function.__module__
-        return module.startswith("rewards.functions.") and module != "rewards.functions.procedural"
+        """True if no response can make it hang: it is one of rlvr's own, and runs no code of others, which it would `prepare`."""
+        return self.function.__module__.startswith("rewards.functions.") and not hasattr(self.function, "prepare")
 
     @property
     def kind(self) -> str:
@@ -194,10 +192,8 @@ def _find(spec: str) -> Callable[..., Any]:
             return function
         there = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise UserError(f"{place} defines no function {attribute!r}; it defines: {', '.join(there) or 'none'}")
-    near = difflib.get_close_matches(spec, names(), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UserError(
-        f"unknown reward function {spec!r}.{hint} There are: {', '.join(names())}. Your own: package.module:function, "
+        f"unknown reward function {spec!r}.{nearest(spec, names())} There are: {', '.join(names())}. Your own: package.module:function, "
         "path/to/file.py:function, or a decorated name in a file given with --reward_plugins"
     )
 

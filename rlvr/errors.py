@@ -9,7 +9,7 @@ from unicodedata import category
 
 from rewards.errors import UserError
 
-__all__ = ["UserError", "did_you_mean", "escape_control_characters", "listed"]
+__all__ = ["UserError", "did_you_mean", "escape_control_characters", "listed", "plain_name"]
 
 # Controls, formats (which reorder or hide text), lone surrogates, line and paragraph separators.
 _UNSAFE_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -43,6 +43,15 @@ def listed(names: Iterable[str]) -> str:
     known = list(names)
     more = [f"and {len(known) - MOST_LISTED:,} more"] if len(known) > MOST_LISTED else []
     return ", ".join([*known[:MOST_LISTED], *more]) or "none"
+
+
+def plain_name(text: str) -> str:
+    """The text as a name that every tracker and file system takes: letters, digits, `_`, `.` and `-`.
+
+    >>> plain_name("openai/gsm8k: é")
+    'openai_gsm8k___'
+    """
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "_" for char in text)
 
 
 def escape_control_characters(text: str) -> str:

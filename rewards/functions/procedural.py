@@ -6,7 +6,7 @@ from typing import Any
 from rewards.extract import unbox
 from rewards.functions.correctness import after_thinking
 from rewards.outcome import Outcome, Score
-from rewards.procedural import task, task_names
+from rewards.procedural import all_tasks, task
 from rewards.registry import reward_fn
 from rewards.tags import Tags
 
@@ -42,7 +42,7 @@ def reasoning_gym_reward_fn(
 
 
 # Importing the tasks takes seconds, more than a response may on a busy machine.
-reasoning_gym_reward_fn.prepare = task_names  # type: ignore[attr-defined]
+reasoning_gym_reward_fn.prepare = all_tasks  # type: ignore[attr-defined]
 
 
 def _answer(response: str, tags: Tags) -> str | None:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from rlvr.boost.host import release_spare_memory
 from rlvr.boost.process import host_name
-from rlvr.boost.timeline import Span, record
+from rlvr.boost.timeline import TRAINER, Span, record
 from rlvr.errors import UserError
 
 SETTLE_S = 3.0
@@ -142,7 +142,7 @@ class StatusReporter:
         """Tell the others that this process begins a phase."""
         now_s = time.time()
         if phase != self.phase:
-            record(Span("trainer", self.phase, self._entered_s, now_s))
+            record(Span(TRAINER, self.phase, self._entered_s, now_s))
             self._entered_s = now_s
         self.work = Work(phase, now_s)
         self._write("")

@@ -6,6 +6,8 @@ A process has the phases that it enters (`rlvr.boost.health.enter_phase`); a dri
 from collections import deque
 from dataclasses import dataclass
 
+TRAINER = "trainer"
+"""The role of the process that learns, or of the driver on Ray."""
 MAX_SPANS = 100_000
 """Kept where nobody takes them, such as on ranks other than 0."""
 
@@ -15,8 +17,8 @@ class Span:
     """A stretch of time.
 
     Attributes:
-        role: who: "trainer", "rollout worker 1".
-        name: what: "rollout", "update".
+        role: who: `TRAINER`, "rollout worker 1".
+        name: what: "rollout", "update"; details follow a comma.
         begin_s, end_s: in seconds since 1970, by the clock of the process that recorded it.
     """
 
@@ -24,6 +26,11 @@ class Span:
     name: str
     begin_s: float
     end_s: float
+
+    @property
+    def kind(self) -> str:
+        """What, without details."""
+        return self.name.split(",")[0]
 
 
 _spans: deque[Span] = deque(maxlen=MAX_SPANS)

@@ -25,7 +25,7 @@ from typing import Any
 
 from rlvr.data.problems import Problem
 from rlvr.data.sampling import PromptSampler
-from rlvr.errors import UserError, did_you_mean, listed
+from rlvr.errors import UserError, did_you_mean, listed, plain_name
 
 SLOW = 4
 """The longer memory, with which learning progress compares, in lengths of the shorter one."""
@@ -171,8 +171,8 @@ class Curriculum(PromptSampler):
         utility = UTILITIES[self.kind]
         return [utility(self.known[name].at(self.step, self.memory), self.target) for name in self.names]
 
-    def draw(self) -> list[int]:
-        """The next batch. No item comes twice in it unless there are too few."""
+    def next_batch(self) -> list[int]:
+        """No item comes twice in it unless there are too few."""
         ends = list(accumulate(self.shares().values()))
         chance = random.Random(f"curriculum draw {self.counter} with seed {self.seed}")
         left = {name: len(items) for name, items in self.items.items()}
@@ -186,21 +186,14 @@ class Curriculum(PromptSampler):
                 name = next(n for n in (*self.names[place:], *self.names[:place]) if left[n])
             left[name] -= 1
             batch.append(self._next_of(name))
+        self.counter += 1
         return batch
 
     def _next_of(self, name: str) -> int:
         arm, items = self.known[name], self.items[name]
-        run, offset = divmod(arm.drawn, len(items))
+        (place,) = PromptSampler(len(items), 1, self.seed).batch(arm.drawn)
         arm.drawn += 1
-        if len(items) == 1:
-            return items[0]
-        order = PromptSampler(len(items), 1, self.seed).batch(run * len(items) + offset)
-        return items[order[0]]
-
-    def next_batch(self) -> list[int]:
-        batch = self.draw()
-        self.counter += 1
-        return batch
+        return items[place]
 
     def metrics(self) -> dict[str, float]:
         """`curriculum/known` (share of the arms that were drawn from), `curriculum/worth` (share of those that are worth drawing from by at least half
@@ -213,7 +206,7 @@ class Curriculum(PromptSampler):
         }
         if len(self.names) <= MAX_NAMED:
             for name in self.names:
-                label = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in name)
+                label = plain_name(name)
                 found[f"curriculum/{label}/success"] = self.known[name].at(self.step, self.memory).success
                 found[f"curriculum/{label}/share"] = shares[name]
         return found

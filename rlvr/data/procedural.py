@@ -38,6 +38,7 @@ def read_procedural(source: str, split: str | None, limit: int | None, seed: int
     problems: dict[str, Problem] = {}
     unpaid = 0
     misses = 0
+    column = {"task": made.name, "settings": list(map(list, made.settings)), "seed": seed, "size": made.size}
     for index in range(made.size):
         if misses == MAX_MISSES:
             break
@@ -50,7 +51,6 @@ def read_procedural(source: str, split: str | None, limit: int | None, seed: int
             unpaid += 1
             continue
         misses = 0
-        column = {"task": made.name, "settings": list(map(list, made.settings)), "seed": seed, "size": made.size}
         problems[question] = Problem(
             id=f"{source}/{chosen}/{seed}/{index}",
             question=question,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
@@ -38,18 +39,23 @@ class PreparedPrompts:
 class PromptLoader(Loader[Prompt]):
     """The trainer's `prompt_dataloader`: yields this process's share of each batch as a list of `Prompt`s, for ever."""
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The index of each problem, by its id."""
+        return {prompt.problem.id: index for index, prompt in enumerate(self.items)}
+
     def observe(self, solved: Sequence[Mapping[str, Sequence[int]]]) -> None:
         """Tell the sampler what became of a collect step.
 
         Args:
             solved: of each process, `Collected.solved`.
         """
-        place = {prompt.problem.id: index for index, prompt in enumerate(self.items)}
         counts: dict[int, tuple[int, int]] = {}
         for of_process in solved:
             for id_, (tries, right) in of_process.items():
-                before = counts.get(place[id_], (0, 0))
-                counts[place[id_]] = before[0] + tries, before[1] + right
+                place = self._places[id_]
+                before = counts.get(place, (0, 0))
+                counts[place] = before[0] + tries, before[1] + right
         self.sampler.observe(counts)
 
 

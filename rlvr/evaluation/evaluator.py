@@ -56,7 +56,7 @@ class GradedResponse:
 
 
 Describe = Callable[[Sequence[GradedResponse]], Iterable[Line]]
-Verify = Callable[[Sequence[Sample]], Sequence[Outcome]]
+Verify = Callable[[Sequence[Sample]], Sequence[Outcome | None]]
 
 
 def figures(answers: Sequence[GradedResponse]) -> list[Line]:
@@ -143,22 +143,20 @@ class Evaluator:
         tags = self.conversation.tags
         answered = zip(prompts, rollouts, strict=True)
         samples = [sample_of(self.tokenizer, prompt.problem, rollout, tags) for prompt, rollout in answered]
-        verified = iter(
-            verify([s for (asked, _), s in zip(places, samples, strict=True) if asked.prompt.problem.has_verifier])
-        )
         return [
-            self._grade(*place, rollout, sample, next(verified) if place[0].prompt.problem.has_verifier else None)
-            for place, rollout, sample in zip(places, rollouts, samples, strict=True)
+            self._grade(*place, rollout, sample, verified)
+            for place, rollout, sample, verified in zip(places, rollouts, samples, verify(samples), strict=True)
         ]
 
     @contextmanager
     def _verifier(self) -> Iterator[Verify]:
-        """Gives the verdicts of the tasks' own verifiers. They are code of others, and run with a deadline in a process of their own."""
+        """Gives the verdicts of the tasks' own verifiers, None for problems without one. They are code of others, and run with a
+        deadline in a process of their own."""
         if not any(asked.prompt.problem.has_verifier for asked in self.asked):
-            yield lambda samples: []
+            yield lambda samples: [None] * len(samples)
             return
         with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, max_failed_share=1.0) as pool:
-            yield lambda samples: [score.outcome or Outcome("error") for score in pool.score(samples)[0]]
+            yield lambda samples: [score.outcome for score in pool.score(samples)[0]]
 
     @contextmanager
     def _reporting(self, answered: int, total: int, tokens: int) -> Iterator[None]:

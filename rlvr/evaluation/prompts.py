@@ -9,7 +9,7 @@ from rlvr.data.problems import with_good_golds
 from rlvr.data.prompts import Prompt, prepare_prompts
 from rlvr.data.readers import read_problems
 from rlvr.data.rows import SUFFIXES
-from rlvr.errors import UserError
+from rlvr.errors import UserError, plain_name
 from rlvr.prompting.conversation import Conversation
 
 
@@ -108,5 +108,5 @@ def _parts(source: str, whole: bool) -> list[str]:
     path = PurePath(source)
     if not whole:
         path = path.with_suffix("") if path.suffix.lower() in SUFFIXES else PurePath(source.partition("@")[0])
-    parts = ["".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in p) for p in path.parts]
+    parts = [plain_name(part) for part in path.parts]
     return [p for p in parts if p.strip("_.")] or ["data"]

@@ -7,11 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rlvr.boost.timeline import Span
+from rlvr.boost.timeline import TRAINER, Span
 from rlvr.report.charts import COLOURS, Chart, Panel
 from rlvr.report.runs import Run
 
-TRAINER = "trainer"
 ROLLOUT = "rollout"
 SHOWN_ROUNDS = 4
 WAITS, BUSY, IDLE = 0.25, 0.85, 0.5
@@ -72,13 +71,13 @@ def last_rounds(spans: Sequence[Span], rounds: int = SHOWN_ROUNDS) -> list[Span]
 
 
 def shares(spans: Sequence[Span]) -> dict[tuple[str, str], float]:
-    """Of the whole time, by role and by what it did; names count up to a comma."""
+    """Of the whole time, by role and by what it did."""
     if not spans:
         return {}
     whole = max(span.end_s for span in spans) - min(span.begin_s for span in spans)
     found: dict[tuple[str, str], float] = {}
     for span in spans:
-        key = span.role, span.name.split(",")[0]
+        key = span.role, span.kind
         found[key] = found.get(key, 0.0) + (span.end_s - span.begin_s) / whole
     return found
 
@@ -115,10 +114,8 @@ def timelines(runs: Sequence[Run]) -> list[Chart]:
 
 def _chart(spans: Sequence[Span], of: str) -> Chart:
     begin_s = min(span.begin_s for span in spans)
-    names = list(dict.fromkeys(span.name.split(",")[0] for span in spans))
-    traces = [
-        _bars([s for s in spans if s.name.split(",")[0] == name], begin_s, name, i) for i, name in enumerate(names)
-    ]
+    names = list(dict.fromkeys(span.kind for span in spans))
+    traces = [_bars([s for s in spans if s.kind == name], begin_s, name, i) for i, name in enumerate(names)]
     text = f"Who did what in the last episodes, in seconds. {advice(spans)} The whole run: trace.json, for ui.perfetto.dev."
     table = [(f"{role}: {name}", f"{share:.0%}", "", "") for (role, name), share in sorted(shares(spans).items())]
     layout = {

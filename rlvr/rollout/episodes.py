@@ -10,6 +10,7 @@ batch as soon as they are answered. Every draw would depend on the time that a w
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -208,30 +209,18 @@ def play(
     conversation: Conversation,
     environment: RewardFunction | None,
     max_turns: int = MAX_TURNS,
-    *,
-    workers: int | None = None,
-    timeout_s: float = 10.0,
-    memory_limit_bytes: int | None = 2 * 2**30,
-    max_failed_share: float = 0.5,
+    **pool_options: Any,
 ) -> Engine:
     """The engine, playing episodes with an environment in worker processes; as it is without one.
 
     Args:
         environment: of `rewards.resolve_environment`.
         max_turns: as `EpisodeEngine`'s.
-        workers, timeout_s, memory_limit_bytes, max_failed_share: as `RewardPool`'s; `timeout_s` is for one turn.
+        pool_options: of the `RewardPool`; its `timeout_s` is for one turn.
 
     Raises:
         UserError: an environment that can't be sent to a worker, or a template that can't render several turns.
     """
     if environment is None:
         return engine
-    pool = RewardPool(
-        [environment],
-        workers=workers,
-        timeout_s=timeout_s,
-        memory_limit_bytes=memory_limit_bytes,
-        max_failed_share=max_failed_share,
-        cache_size=0,
-    )
-    return EpisodeEngine(engine, pool, conversation, max_turns)
+    return EpisodeEngine(engine, RewardPool([environment], cache_size=0, **pool_options), conversation, max_turns)

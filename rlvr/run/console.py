@@ -51,6 +51,11 @@ LINE_EVERY_S = 30.0
 """Seconds between two lines that say how far a phase is, where there is no bar."""
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print text that wraps between words on a terminal, and is a line of any length elsewhere."""
+    console.print(text, highlight=False, soft_wrap=not console.is_terminal)
+
+
 class Heartbeat:
     """Says every `LINE_EVERY_S` seconds what is going on, where no bar can: the output is no terminal.
 
@@ -75,9 +80,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._stopped.wait(LINE_EVERY_S):
-            self.console.print(
-                work_line(present_work(), time.time()), highlight=False, soft_wrap=not self.console.is_terminal
-            )
+            print_line(self.console, work_line(present_work(), time.time()))
 
 
 def work_line(work: Work, now_s: float) -> str:
@@ -157,16 +160,12 @@ class ConsoleView(Callback):
 
     def on_evaluate_end(self, trainer: Any, metrics: Mapping[str, float]) -> None:
         for line in evaluation_lines(metrics, trainer.progress.episode, trainer.config.eval.eval_temperature):
-            self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
+            print_line(self.console, line)
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Mapping[str, float]) -> None:
         self._progress.update(self._task, completed=episode + 1)
         total = trainer.plan.num_episodes
-        self.console.print(
-            f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}",
-            highlight=False,
-            soft_wrap=not self.console.is_terminal,
-        )
+        print_line(self.console, f"{episode + 1:>{len(str(total))}}/{total}  {episode_line(metrics)}")
         if self._collected is None or not self.sample_every:
             return
         if episode % self.sample_every == 0 or episode + 1 == total:
@@ -202,11 +201,10 @@ class ConsoleView(Callback):
             if self.samples_path is not None:
                 append_json(self.samples_path, row)
             if index < SAMPLES_SHOWN:
-                self.console.print(
+                print_line(
+                    self.console,
                     f"    [dim]{escape(_short(sample.question or sample.prompt))}[/] {escape(_short(_text_of(sample)))} "
                     f"[dim]gold[/] {escape(str(sample.gold))} [dim]score[/] {_number(result.total)} [dim]{verdict}[/]",
-                    highlight=False,
-                    soft_wrap=not self.console.is_terminal,
                 )
 
 
@@ -347,7 +345,7 @@ class SupervisedView(Callback):
         self._print(f"[bold yellow]warning:[/] {escape(message)}")
 
     def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=not self.console.is_terminal)
+        print_line(self.console, text)
 
 
 def _line(shown: tuple[tuple[str, str], ...], metrics: Mapping[str, float]) -> str:

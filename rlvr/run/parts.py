@@ -45,6 +45,7 @@ from rlvr.rollout.engine import Engine, Sampling
 from rlvr.rollout.episodes import play
 from rlvr.rollout.registry import make_engine
 from rlvr.run.folder import run_state
+from rlvr.scorers.build import pool_limits
 from rlvr.validate.lora import lora_settings
 from rlvr.validate.ppo import BatchPlan
 
@@ -299,17 +300,14 @@ def make_rollout_engine(
     Raises:
         UserError: an engine, or an environment, that can't be used.
     """
-    engine = make_engine(config.rollout.engine, tokenizer)
-    r, e = config.reward, config.env
+    r, environment = config.reward, environment_of(config)
     engine = play(
-        engine,
+        make_engine(config.rollout.engine, tokenizer),
         conversation,
-        environment_of(config),
-        e.max_turns,
+        environment,
+        config.env.max_turns,
         workers=r.reward_workers or None,
-        timeout_s=r.reward_timeout_s,
-        memory_limit_bytes=r.reward_memory_mb * 2**20,
-        max_failed_share=r.max_reward_failures,
+        **pool_limits(r),
     )
     engine.autocast = precision == "bf16"
     return engine

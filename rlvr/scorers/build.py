@@ -6,6 +6,7 @@ Reward functions, a neural reward model or both, wrapped in the environment of `
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -104,14 +105,16 @@ def _make_pool(r: RewardConfig, functions: Sequence[RewardFunction]) -> RewardPo
     """Worker processes for the functions; none for rlvr's own, which can't hang, unless they are asked for."""
     if r.reward_workers is None and all(f.is_bounded for f in functions):
         return None
-    return RewardPool(
-        functions,
-        plugins=r.reward_plugins,
-        workers=r.reward_workers,
-        timeout_s=r.reward_timeout_s,
-        memory_limit_bytes=r.reward_memory_mb * 2**20,
-        max_failed_share=r.max_reward_failures,
-    )
+    return RewardPool(functions, plugins=r.reward_plugins, workers=r.reward_workers, **pool_limits(r))
+
+
+def pool_limits(r: RewardConfig) -> dict[str, Any]:
+    """What a `RewardPool` allows its workers, by the settings."""
+    return {
+        "timeout_s": r.reward_timeout_s,
+        "memory_limit_bytes": r.reward_memory_mb * 2**20,
+        "max_failed_share": r.max_reward_failures,
+    }
 
 
 def _make_neural(
