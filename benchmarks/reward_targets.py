@@ -1,5 +1,6 @@
 """What the grader of `rewards` must reach on labelled answers; held by benchmarks/rewards.py and tests/rewards/test_labelled.py."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -51,6 +52,8 @@ TARGETS = {
     "hardverify_math": Target(accuracy=90, false_positive_rate=1, ratio=20),
     "hack_probes": Target(false_positives=(0, 1), false_negatives=(2, 57)),
 }
+GSM8K_RATIO = 30.0
+"""Our items/s to math-verify's over all of its sets; each set for itself is asked for half."""
 MAX_MS = 1000.0
 """On every set."""
 
@@ -68,6 +71,17 @@ def check(ours: Result, peer: Result | None) -> list[Verdict]:
     found.append(_at_most(ours.dataset, "p99 ms", ours.p99_ms, target.p99_ms))
     found.append(_at_most(ours.dataset, "max ms", ours.max_ms, MAX_MS))
     return found
+
+
+def check_together(ours: Sequence[Result], peer: Sequence[Result]) -> list[Verdict]:
+    """The speed over all rows of the sets of GSM8K, if both graders have seen them all."""
+    seconds = [
+        sum(r.rows / r.items_per_s for r in results if TARGETS.get(r.dataset) is _GSM8K) for results in (ours, peer)
+    ]
+    seen = {r.dataset for r in ours} & {r.dataset for r in peer}
+    if not {name for name, target in TARGETS.items() if target is _GSM8K} <= seen:
+        return []
+    return [_at_least("all of GSM8K", "times math-verify's items/s", seconds[1] / seconds[0], GSM8K_RATIO)]
 
 
 def check_verdicts(dataset: str, rows: int, false_positives: int, false_negatives: int) -> list[Verdict]:

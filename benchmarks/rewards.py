@@ -2,8 +2,9 @@
 
     uv run python benchmarks/rewards.py [--sets gsm8k_rho_outputs ...] [--data DIR] [--json FILE] [--markdown FILE]
 
-One run, one process, one thread. Each grader sees each labelled row once, one row a call; the graders take turns every few
-rows, so that whatever else the machine does meets all of them. Caches are as they are at the start of a training run: empty.
+One run, one process, one thread. Each grader sees each labelled row once, one row a call. Ours and math-verify, with which it is compared,
+take turns every few rows, so that whatever else the machine does meets both; then the others do, of which each leaves the processor's
+caches to the next as it needed them. Our own caches are as they are at the start of a training run: empty.
 Exits with 1 if a target of `benchmarks/reward_targets.py` is missed.
 
 Left out: the graders of verl and OpenRLHF, which no package installs by themselves.
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # instead of this folder, where "rewards" is this very file
 
 from benchmarks.machine import processor  # noqa: E402
-from benchmarks.reward_targets import Result, check  # noqa: E402
+from benchmarks.reward_targets import Result, check, check_together  # noqa: E402
 from rlvr.leaderboard import graders as peers  # noqa: E402
 
 DATA = ROOT.parent / "shared" / "data" / "rewards"
@@ -73,6 +74,16 @@ GRADERS: dict[str, Callable[[], Grader]] = {
 
 
 def measure(dataset: str, rows: Sequence[dict[str, Any]], graders: dict[str, Grader]) -> list[Result]:
+    rivals = {name: grader for name, grader in graders.items() if name in (OURS, PEER)}
+    others = {name: grader for name, grader in graders.items() if name not in rivals}
+    results = in_turns(dataset, rows, rivals) + in_turns(dataset, rows, others)
+    own = next((r.items_per_s for r in results if r.grader == OURS), 0.0)
+    for result in results:
+        result.ratio = own / result.items_per_s
+    return results
+
+
+def in_turns(dataset: str, rows: Sequence[dict[str, Any]], graders: dict[str, Grader]) -> list[Result]:
     verdicts: dict[str, list[bool]] = {name: [] for name in graders}
     times: dict[str, list[float]] = {name: [] for name in graders}
     for start in range(0, len(rows), TURN):
@@ -83,11 +94,7 @@ def measure(dataset: str, rows: Sequence[dict[str, Any]], graders: dict[str, Gra
                 verdicts[name].append(verdict)
                 times[name].append(elapsed_s)
     labels = [bool(row["label"]) for row in rows]
-    results = [_result(dataset, name, labels, verdicts[name], times[name]) for name in graders]
-    own = next((r.items_per_s for r in results if r.grader == OURS), 0.0)
-    for result in results:
-        result.ratio = own / result.items_per_s
-    return results
+    return [_result(dataset, name, labels, verdicts[name], times[name]) for name in graders]
 
 
 def _timed(grader: Grader, row: dict[str, Any]) -> tuple[bool, float]:
@@ -195,6 +202,8 @@ def main() -> int:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         results += measure(name, rows, graders)
     verdicts = [v for r in results if r.grader == OURS for v in check(r, of(results, r.dataset, PEER))]
+    own, peer = ([r for r in results if r.grader == name] for name in (OURS, PEER))
+    verdicts += check_together(own, peer)
     targets = [[*v[:4], "yes" if v[4] else "MISSED"] for v in verdicts]
     warm = [[name, f"{s:.2f}"] for name, s in seconds.items()]
     report = [

@@ -35,12 +35,13 @@ from rewards.maths.parts import angle, in_order, parts
 from rewards.maths.simplify import simplify
 from rewards.maths.stack import anywhere
 from rewards.maths.syntax import Node, Quantity, is_expression, symbols
-from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER
+from rewards.maths.units import CURRENCIES, CURRENCY, UNIT_LETTER, unit_name
 from rewards.maths.vocabulary import NO_LIMIT
 
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_MEASURED = re.compile(r"([0-9]{1,15}) ([A-Za-z]{3,20})")
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
 _LETTER_R = re.compile(r"(?:[A-Za-z]\w*\s*=\s*)?R")
@@ -65,6 +66,8 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
     answer, gold = normalise(answer), normalise(gold)
     if not answer or not gold:
         return False, "empty"
+    if gold.isdigit():
+        answer = _bare(answer)
     if answer.isdigit() and gold.isdigit() and answer.isascii() and gold.isascii():
         return (True, "text") if answer == gold else (answer.lstrip("0") == gold.lstrip("0"), "number")
     if canonical(answer) == canonical(gold):
@@ -85,6 +88,15 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
     if (decided := _same_choice(answer, gold)) is not None:
         return decided, "choice"
     return _as_trees(answer, gold)
+
+
+def _bare(answer: str) -> str:
+    """The whole number of an answer like "5 hours", whose unit goes without saying where the gold has none (degrees, which are
+    numbers too, don't). The trees of both would say the same, far more slowly."""
+    measured = _MEASURED.fullmatch(answer)
+    if measured is None or unit_name(measured[2]) in ("", "degree", "radian", "percent"):
+        return answer
+    return measured[1]
 
 
 @anywhere

@@ -9,7 +9,10 @@ from processor_time import seconds
 
 from rewards import Tags, check_gold, equivalent, gold_from_gsm8k, grade
 from rewards.echo import MAX_QUESTION_CHARACTERS, echoes
+from rewards.maths.compare import same_answer
+from rewards.maths.equivalence import tree
 from rewards.maths.literals import parse_number
+from rewards.maths.normalise import normalise
 
 TAGS = Tags.default()
 
@@ -173,3 +176,13 @@ def test_an_echo_is_wrong_unless_the_gold_says_just_that() -> None:
 def test_long_questions_take_no_time() -> None:
     for piece in ("6 * 7 ", "\\", "{", "x ", "\\left"):
         assert seconds(lambda: echoes("6*8", piece * MAX_QUESTION_CHARACTERS), limit_s=0.2) < 0.2  # noqa: B023
+
+
+@pytest.mark.parametrize("unit", ["hours", "Kilometers", "dollars", "percent", "degrees", "radians"])
+def test_a_whole_number_with_a_unit_is_compared_as_its_tree_is(unit: str) -> None:
+    """Also where the tree is not made (`_bare`): the words of a unit go without saying, degrees and percents are numbers too."""
+    for number, gold in (("42", "42"), ("41", "42"), ("42", "42.0"), ("042", "42"), ("0", "0")):
+        answer = f"{number} {unit}"
+        trees = tree(normalise(answer)), tree(normalise(gold))
+        assert None not in trees
+        assert equivalent(answer, gold)[0] == same_answer(*trees)
