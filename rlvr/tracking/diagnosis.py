@@ -82,6 +82,12 @@ def _trend(rows: Rows, name: str) -> tuple[float, float] | None:
     return fmean(values[: WINDOW // 2]), fmean(values[WINDOW // 2 :])
 
 
+def _fares_well(rows: Rows) -> bool:
+    """True while ever more responses are right, and once most are."""
+    trend = _trend(rows, "outcome/correct")
+    return rows[-1].get("outcome/correct", 0.0) >= 0.8 or (trend is not None and trend[1] > trend[0] + 0.01)
+
+
 def _constant(rows: Rows) -> Iterator[Finding]:
     score = rows[-1].get("objective/scores", 0.0)
     if score < 1 and _from_the_start(rows, "objective/scores_std", lambda s: s < 1e-6):
@@ -188,6 +194,50 @@ def _mismatch(rows: Rows) -> Iterator[Finding]:
         )
 
 
+def _too_far(rows: Rows) -> Iterator[Finding]:
+    name = "policy/approxkl_avg"
+    if _lasts(rows, name, lambda kl: kl > 0.03):
+        yield Finding(
+            "steps too large",
+            f"the policy moves by {rows[-1][name]:.2g} nats a token in an episode's updates, ten times what it usually does",
+            "lower --lr, or make fewer passes over the same responses (--num_update_steps)",
+            (name, "objective/kl", "outcome/correct"),
+        )
+
+
+def _ratios(rows: Rows) -> Iterator[Finding]:
+    name = "val/ratio"
+    # Over what a policy has sampled, the mean of another's probabilities over its own is 1, whatever the other is.
+    if _lasts(rows, name, lambda ratio: not abs(ratio - 1) < 0.2):
+        yield Finding(
+            "ratios are off",
+            f"the mean ratio of new to old probability is {rows[-1][name]:.3g}, and of samples of the old policy it would be about 1",
+            "check where the old logprobs come from (--old_logprobs, the engine, your own code); lower --lr if the policy jumps",
+            (name, "train/max_ratio", "policy/clipfrac_avg"),
+        )
+
+
+def _dropping(rows: Rows) -> Iterator[Finding]:
+    seen = [row for row in rows[-LOOKED_AT:] if "outcome/correct" in row]
+    chosen = "curriculum/known" in rows[-1]  # then problems become harder
+    if chosen or len(seen) < 2 * PATIENCE:
+        return
+    means = [fmean(r["outcome/correct"] for r in seen[i : i + PATIENCE]) for i in range(len(seen) - PATIENCE + 1)]
+    best, now = max(means[:-PATIENCE]), means[-1]
+    responses = seen[-1].get("episode", 0.0) - seen[-1 - PATIENCE].get("episode", 0.0)
+    right = (best + now) / 2
+    # Six standard errors, where independent responses would ask for three: those to one prompt are alike, and `best` is the best of many.
+    chance = 6 * (2 * right * (1 - right) / responses) ** 0.5 if responses > 0 else math.inf
+    if best - now > max(0.1, chance):
+        yield Finding(
+            "accuracy drops",
+            f"{now:.1%} of the newest responses are right, after {best:.1%} before",
+            "go back to an earlier checkpoint with a lower --lr or a higher --kl_coef; if it fell at once, something else than the "
+            "policy has changed: the problems, the reward function, or the grader",
+            ("outcome/correct", "policy/approxkl_avg", "objective/kl"),
+        )
+
+
 def _clipping(rows: Rows) -> Iterator[Finding]:
     if _lasts(rows, "policy/clipfrac_avg", lambda share: share > 0.3):
         yield Finding(
@@ -199,8 +249,8 @@ def _clipping(rows: Rows) -> Iterator[Finding]:
 
 
 def _critic(rows: Rows) -> Iterator[Finding]:
-    settled = _lasts(rows, "outcome/correct", lambda share: share > 0.9, WINDOW)  # then there is little to explain
-    if not settled and _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW):
+    # A run that learns without a critic, or has learned, lacks nothing.
+    if not _fares_well(rows) and _lasts(rows, "critic/explained_variance", lambda share: share < 0.05, WINDOW):
         mean = fmean(row["critic/explained_variance"] for row in rows[-WINDOW:])
         yield Finding(
             "critic explains nothing",
@@ -253,10 +303,9 @@ def _lengthening(rows: Rows) -> Iterator[Finding]:
 def _entropy(rows: Rows) -> Iterator[Finding]:
     name = "policy/entropy_avg"
     first = next((row[name] for row in rows if name in row), None)
-    right, trend = rows[-1].get("outcome/correct", 0.0), _trend(rows, "outcome/correct")
-    learns = trend is not None and trend[1] > trend[0] + 0.01
+    right = rows[-1].get("outcome/correct", 0.0)
     # A policy that is sure and right has no entropy either.
-    if first and right < 0.8 and not learns and _lasts(rows, name, lambda entropy: entropy < min(0.02, 0.1 * first)):
+    if first and not _fares_well(rows) and _lasts(rows, name, lambda entropy: entropy < min(0.02, 0.1 * first)):
         yield Finding(
             "entropy collapse",
             f"the policy's entropy fell from {first:.3g} to {rows[-1][name]:.3g} nats a token while {right:.0%} of answers are right",
@@ -298,6 +347,6 @@ def _dominating(rows: Rows) -> Iterator[Finding]:
 
 
 CHECKS = (
-    _constant, _hardly_right, _groups, _failing, _environment, _timed_out, _truncated, _divergence, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
+    _constant, _hardly_right, _groups, _failing, _environment, _timed_out, _truncated, _divergence, _too_far, _ratios, _dropping, _mismatch, _clipping, _critic, _skipped, _spikes, _lengthening, _entropy,
     _hacking, _dominating,
 )  # fmt: skip

@@ -248,7 +248,8 @@ class OnlineTrainer(BaseTrainer):
             self._call("on_fit_start")
             # Evaluate before training; or finish the evaluation in which the run was stopped.
             if self.progress.episode == 0 and self.progress.at_episode_start:
-                self._log(self._evaluate({}))
+                if held_out := self._evaluate({}):
+                    self._log({"episode": float(self.progress.samples), **held_out})
             elif self.unfinished is not None:
                 self._close_episode(self._evaluate(self.unfinished))
             self._start_clock()
@@ -467,7 +468,7 @@ class OnlineTrainer(BaseTrainer):
 
     def _end_episode(self) -> None:
         p = self.progress
-        metrics = self._episode_metrics()
+        metrics = {"episode": float(p.samples), **self._episode_metrics()}
         self._tick()  # before the times are read
         metrics |= {f"time/{name}": seconds for name, seconds in self.seconds.items()}
         metrics["time/episode"] = p.episode_seconds
@@ -540,8 +541,8 @@ class OnlineTrainer(BaseTrainer):
         return metrics | held_out
 
     def _log(self, metrics: dict[str, float]) -> None:
-        if metrics and self.is_main:
-            self.tracker.log(self.progress.episode, {"episode": self.progress.samples, **metrics})
+        if self.is_main:
+            self.tracker.log(self.progress.episode, metrics)
 
     def _safe_point(self) -> None:
         """Stop here if any process was asked to."""
