@@ -19,8 +19,10 @@ NAME = re.compile(r"<code>([^<>\s]{2,36})</code>")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add `settings.md`."""
+    """Add `settings.md`, and the pictures of the examples, whose READMEs are pages."""
     files.append(File.generated(config, "settings.md", content=settings_page.page()))
+    for picture in Path(config.docs_dir).parent.glob("examples/*/*.png"):
+        files.append(File.generated(config, f"examples/{picture.name}", abs_src_path=str(picture)))
     return files
 
 

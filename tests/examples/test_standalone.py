@@ -20,12 +20,12 @@ EXAMPLES = ROOT / "examples"
 FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and (path / "README.md").is_file())
 
 
-def test_there_are_six_each_in_the_list_and_on_the_site() -> None:
+def test_there_are_seven_each_in_the_list_and_on_the_site() -> None:
     listed = set(re.findall(r"\((\w+)/README\.md\)", (EXAMPLES / "README.md").read_text()))
     pages = ROOT / "docs" / "examples"
     shown = {name for name in FOLDERS if f'"examples/{name}/README.md"' in (pages / f"{name}.md").read_text()}
     assert set(re.findall(r"\((\w+)\.md\)", (pages / "index.md").read_text())) == shown
-    assert set(FOLDERS) == listed == shown and len(FOLDERS) == 6
+    assert set(FOLDERS) == listed == shown and len(FOLDERS) == 7
 
 
 @pytest.mark.parametrize("name", FOLDERS)
