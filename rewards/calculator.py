@@ -2,46 +2,33 @@
 
     <call>12 * 48 - 7</call>   ->   569
 
-A turn without a call is the answer, and ends the episode. Sums are read by the parser that reads answers and computed exactly, within the
-budget of a verdict: no text is evaluated, whatever a model writes. What can't be computed is said, and the model may try again.
+Sums are read by the parser that reads answers and computed exactly, within the budget of a verdict: no text is evaluated, whatever a
+model writes. What can't be computed is said.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 from rewards.maths.equivalence import tree
 from rewards.maths.evaluate import exact
 from rewards.maths.limits import Budget, OutOfWorkError
 from rewards.maths.normalise import normalise
 from rewards.maths.stack import anywhere
+from rewards.tool import Result, Tool
 
-MAX_CALLS = 8
-"""In one turn; further ones are not answered."""
 MAX_DIGITS = 60
 """Of a result."""
 SHORT = 12
 """Most decimal places; a number with more of them is given as a fraction."""
 
 
-class Calculator:
-    """Answers calls with exact results.
+class Calculator(Tool):
+    """Answers calls with exact results. Arguments as for `Tool`."""
 
-    Args:
-        cost: price of a call.
-    """
-
-    def __init__(self, cost: float = 0.0) -> None:
-        self.cost = cost
-
-    def reset(self, problem: Mapping[str, Any]) -> None:
-        self.tags = problem["tags"]
-
-    def step(self, text: str) -> tuple[str, bool, dict[str, float]]:
-        """A line for each call of the turn; over where there is none. Pays minus the cost of the calls, and counts them (`_calls`)."""
-        calls = self.tags.calls_of(text)
-        scores = {"_calls": float(len(calls))} | ({"cost": -self.cost * len(calls)} if self.cost else {})
-        return "\n".join(calculate(call) for call in calls[:MAX_CALLS]), not calls, scores
+    def answer(self, calls: Sequence[str]) -> list[Result]:
+        """A line for each call."""
+        lines = [calculate(call) for call in calls]
+        return [Result(line, failed=line.startswith("error: ")) for line in lines]
 
 
 @anywhere

@@ -21,6 +21,9 @@ one turn. Any worker may take the next one, so between turns an environment is b
 step is done once, and one that hangs or crashes costs its own episode and no other. So what an environment holds must be what pickle can
 take: no connections, threads or locks.
 
+A class method `prepare(**options)`, if there is one, is called before any episode in each process that has the environment: to import what
+takes long, and to refuse with a `UserError` what can't work.
+
 Left out: environments that stay where they are. A worker's death would end all episodes in it, and who answers when would decide what is
 sampled.
 """
@@ -93,6 +96,11 @@ class TakeTurn:
         self.__signature__ = inspect.Signature([own[name] for name in ("response", "problem", "state")] + kept)
         # Sending it to another process (`pool.pickling`) needs the module that the environment comes from.
         self.__module__ = environment.__module__
+
+    def prepare(self, **options: Any) -> None:
+        """Call the environment's class method `prepare`, if it has one."""
+        if inspect.ismethod(hook := getattr(self.environment, "prepare", None)):
+            hook(**options)
 
     def __call__(self, response: str, problem: Mapping[str, Any], state: bytes, **options: Any) -> Score:
         """The answer to `response`. `state` is that of the answer before; empty at the first turn, when `options` make an environment.

@@ -61,13 +61,13 @@ class RewardFunction:
         return _kind(self.function)
 
     def prepare(self) -> None:
-        """Let the function import what it needs, before it has a deadline: its attribute `prepare` does so, if it has one.
+        """Let the function import what it needs, before it has a deadline: its attribute `prepare` does so, if it has one, with the options.
 
         Raises:
-            UserError: a package is missing.
+            UserError: a package is missing, or something else that the function needs.
         """
         if (prepare := getattr(self.function, "prepare", None)) is not None:
-            prepare()
+            prepare(**self.options)
 
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
@@ -142,7 +142,7 @@ def resolve(
     return RewardFunction(name, function, spec if isinstance(spec, str) else _place(function), chosen, batched)
 
 
-ENVIRONMENTS = {"calculator": "rewards.calculator:Calculator"}
+ENVIRONMENTS = {"calculator": "rewards.calculator:Calculator", "python": "rewards.python.environment:Python"}
 """Environments that come with rlvr, by name."""
 
 
@@ -152,11 +152,12 @@ def resolve_environment(
     """The environment that `spec` stands for, as a function that takes turns (`rewards.environment.TakeTurn`).
 
     Args:
-        spec: `calculator`, `package.module:Class`, `path/to/file.py:Class`, or the class itself.
+        spec: a name of `ENVIRONMENTS`, `package.module:Class`, `path/to/file.py:Class`, or the class itself.
         options: keyword arguments by the class's name.
 
     Raises:
-        UserError: a module or file can't be imported, or has no such class, or it is no environment; or an option that it does not take.
+        UserError: a module or file can't be imported, or has no such class, or it is no environment; or an option that it does not take;
+            or what its `prepare` says.
     """
     if isinstance(spec, str) and ":" not in spec and spec not in ENVIRONMENTS:
         raise UserError(
@@ -167,6 +168,7 @@ def resolve_environment(
         raise UserError(
             f"--environment {found.spec}: {found.name} is no environment: it must be a class with the methods reset(problem) and step(text)"
         )
+    found.prepare()
     return found
 
 

@@ -42,7 +42,7 @@ def reasoning_gym_reward_fn(
 
 
 # Importing the tasks takes seconds, more than a response may on a busy machine.
-reasoning_gym_reward_fn.prepare = all_tasks  # type: ignore[attr-defined]
+reasoning_gym_reward_fn.prepare = lambda **_: all_tasks()  # type: ignore[attr-defined]
 
 
 def _answer(response: str, tags: Tags) -> str | None:

@@ -1,6 +1,6 @@
 """`rlvr doctor`: what works on this machine, found out by trying it, and a training step of ten seconds to show it.
 
-Each part is a function that yields findings: packages, devices, plugins, engines, folders, training step.
+Each part is a function that yields findings: packages, devices, plugins, engines, sandboxes, folders, training step.
 """
 
 import json
@@ -73,7 +73,7 @@ def doctor_command(argv: list[str]) -> None:
     arguments = doctor_parser().parse_args(argv)
     parts: list[Callable[[], Iterable[Finding]]] = [system, packages]
     if trains_here():
-        parts += [devices, plugins, engines, folders, *([] if arguments.no_step else [training_step])]
+        parts += [devices, plugins, engines, sandboxes, folders, *([] if arguments.no_step else [training_step])]
     found: list[Finding] = []
     for part in parts:
         for finding in part():
@@ -204,6 +204,18 @@ def engines() -> Iterator[Finding]:
     """Which generation engines can be used."""
     for name in ENGINES:
         yield _check("engines", name, lambda name=name: check_engine(name))  # type: ignore[misc]
+
+
+def sandboxes() -> Iterator[Finding]:
+    """What runs the programs that a model writes with `--environment python`."""
+    from rewards.python import bubblewrap
+
+    text = "the default of --environment python, on every machine: it computes and prints, and knows no way out"
+    yield Finding("sandboxes", "interpreter", "ok", text)
+    reason = bubblewrap.why_not()
+    asked = """--reward_options '{"Python": {"sandbox": "bubblewrap"}}'"""
+    text = reason or f"works here; the standard library for programs of a model, where you ask for it: {asked}"
+    yield Finding("sandboxes", "bubblewrap", "absent" if reason else "ok", text)
 
 
 def _check(topic: str, name: str, check: Callable[[], None]) -> Finding:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rewards.python import bubblewrap
 from rlvr.cli import doctor
 from rlvr.cli.main import main
 
@@ -39,6 +40,8 @@ def test_all_is_looked_at_and_nothing_is_left_behind(tmp_path: Path, capsys, mon
         assert "1, 2 and 4 processes on the CPU" in found["plugins", plugin]["text"]
     assert "torch" in found["plugins", "tested with"]["text"]
     assert found["engines", "hf"]["state"] == "ok"
+    assert found["sandboxes", "interpreter"]["state"] == "ok" and "default" in found["sandboxes", "interpreter"]["text"]
+    assert found["sandboxes", "bubblewrap"]["state"] == ("absent" if bubblewrap.why_not() else "ok")
     assert ("devices", "bf16") in found and ("devices", "threads") in found
     assert str(tmp_path / "cache") in found["folders", "models"]["text"]
     assert found["training", "one step"]["state"] == "ok"

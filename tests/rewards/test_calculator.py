@@ -58,10 +58,14 @@ def test_calls_are_answered_in_order_and_counted() -> None:
     assert game.step("so <call>12*12</call> and <call>1/0</call>") == (
         "144\nerror: no exact number",
         False,
-        {"_calls": 2.0, "cost": -0.5},
+        {"_calls": 2.0, "_errors": 1.0, "cost": -0.5},
     )
-    assert game.step("open <call>7*") == ("error: not readable", False, {"_calls": 1.0, "cost": -0.25})
-    assert game.step("<answer>144</answer>") == ("", True, {"_calls": 0.0, "cost": 0.0})
+    assert game.step("open <call>7*") == (
+        "error: not readable",
+        False,
+        {"_calls": 1.0, "_errors": 1.0, "cost": -0.25},
+    )
+    assert game.step("<answer>144</answer>") == ("", True, {"_calls": 0.0, "_errors": 0.0, "cost": 0.0})
     observation, _, scores = game.step("<call>1+1</call>" * 20)
     assert observation == "\n".join(["2"] * 8) and scores["_calls"] == 20
 
@@ -73,7 +77,7 @@ def test_the_template_says_how_a_call_looks() -> None:
     assert Tags.from_config(tags.to_config()) == tags != Tags.default()
     game = Calculator()
     game.reset({"tags": tags})
-    assert game.step("[calc]2+2[/calc] <call>3</call>") == ("4", False, {"_calls": 1.0})
+    assert game.step("[calc]2+2[/calc] <call>3</call>") == ("4", False, {"_calls": 1.0, "_errors": 0.0})
     with pytest.raises(UserError, match="two tags have the same text"):
         Tags.from_config({**config, "call_start": "<answer>"})
 
@@ -84,9 +88,11 @@ def test_options_reach_it_in_a_worker() -> None:
         problem = {"question": "q", "gold": "6", "seed": 1, "tags": Tags.default()}
         ((score,),) = pool.score([Sample("<call>2*3</call>", None, columns={"problem": problem, "state": b""})])
         first = read_answer(score)
-        assert (first.observation, first.scores) == ("6", {"_calls": 1.0, "cost": -0.5})
+        assert (first.observation, first.scores) == ("6", {"_calls": 1.0, "_errors": 0.0, "cost": -0.5})
         ((score,),) = pool.score([Sample("<call>2*4</call>", None, columns={"problem": problem, "state": first.state})])
-        assert read_answer(score).scores == {"_calls": 1.0, "cost": -0.5}, "what it was made with, it keeps"
+        assert read_answer(score).scores == {"_calls": 1.0, "_errors": 0.0, "cost": -0.5}, (
+            "what it was made with, it keeps"
+        )
     total = pay({"_calls": 2.0, "cost": -1.0})
     assert total.value == -1.0 and total.components == {"calls": 2.0, "cost": -1.0}
     with pytest.raises(

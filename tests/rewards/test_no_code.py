@@ -45,6 +45,10 @@ ALLOWED = {
         "pickle.loads",
     ): "the state of the user's environment, in a worker process, as one of the same pool wrote it",
     ("rewards/pool/pickling.py", "pickle.loads"): "the user's reward function, which the parent sends",
+    **{
+        ("rewards/python/inside.py", name): "a model's program, in a sandbox of the system that the user asks for"
+        for name in ("exec", "eval", "compile")
+    },
     ("rlvr/__init__.py", "import_module"): "our own modules, from a table in the same file",
     ("rlvr/chat/loop.py", "input"): "a line that the user types, as text",
     ("rlvr/boost/lean_import.py", "import_module"): "peft and bitsandbytes, which ColossalAI asks for by name",

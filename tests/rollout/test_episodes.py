@@ -12,6 +12,7 @@ import transformers
 from rollout_harness import CountingEngine
 
 from rewards import RewardPool, UserError, resolve_environment
+from rewards.registry import ENVIRONMENTS
 from rlvr.data.problems import Problem
 from rlvr.data.prompts import Prompt
 from rlvr.models.loading import load_causal_lm, load_tokenizer
@@ -67,14 +68,14 @@ def prompts_of(conversation: Conversation, script: dict[str, Sequence[str]], gol
 @cache
 def pool_of(name: str) -> RewardPool:
     """One for all tests of the file."""
-    spec = name if name == "calculator" else f"{FILE}:{name}"
+    spec = name if name in ENVIRONMENTS else f"{FILE}:{name}"
     return RewardPool([resolve_environment(spec)], workers=2, timeout_s=60, max_failed_share=1.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def pools() -> Iterator[None]:
     yield
-    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow", "calculator"):
+    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow", *ENVIRONMENTS):
         pool_of(name).close()
     pool_of.cache_clear()
 
@@ -170,7 +171,24 @@ def test_a_calculator_answers_until_there_is_no_call(conversation) -> None:
     )  # type: ignore[arg-type]
     turns = [conversation.tokenizer.decode(ids, skip_special_tokens=True) for ids in rollout.turns]
     assert turns[1] == "144" and turns[3].startswith("error") and rollout.end.ended == "done"
-    assert rollout.end.scores == {"_calls": 2.0} and rollout.end.score == 0
+    assert rollout.end.scores == {"_calls": 2.0, "_errors": 1.0} and rollout.end.score == 0
+
+
+def test_programs_are_answered_and_a_call_that_a_limit_cuts_is_not_run(conversation) -> None:
+    closed = "<call>sum(n for n in range(9) if n % 3 == 0)</call>"
+    script = {
+        "a": [closed, "<call>print(1)\n1/0</call>", "<answer>9</answer>"],
+        "b": ["<call>2+2", "<answer>4</answer>"],  # never closed, but the turn is over
+        "c": ["<call>" + "1+" * 150 + "..."],  # never closed, and cut
+    }
+    rollouts, _ = played(conversation, script, "python", tokens=400)
+    turns = [[conversation.tokenizer.decode(ids, skip_special_tokens=True) for ids in r.turns] for r in rollouts]
+    assert turns[0][1::2] == ["9", "1\nerror: line 2: ZeroDivisionError: division by zero"] and turns[1][1] == "4"
+    assert [r.end.ended for r in rollouts] == ["done", "done", "length"]
+    scores = [r.end.scores for r in rollouts]
+    assert [(s.get("_calls"), s.get("_errors")) for s in scores] == [(2, 1), (1, 0), (None, None)] and scores[0][
+        "_steps"
+    ] > 50
 
 
 def test_an_environment_may_say_what_the_template_says(conversation) -> None:

@@ -177,6 +177,27 @@ def test_whatever_learns_learns_from_turns(flags, micro_model, files, tmp_path) 
     assert row["environment/turns"] > 1 and row["grad_norm/actor"] >= 0
 
 
+def test_programs_of_a_model_are_run_and_counted(micro_model, files, tmp_path) -> None:
+    """A random model hardly ever writes a call: here a letter begins one, and most of what follows is no program."""
+    template = json.loads(Path(files["template"]).read_text())
+    template["response_format_tags"] |= {"call_start": "e", "call_end": "~"}
+    (tmp_path / "calls.json").write_text(json.dumps(template))
+    words = [
+        "--environment",
+        "python",
+        "--conversation_template_config",
+        str(tmp_path / "calls.json"),
+        "--num_episodes",
+        "1",
+    ]
+    options = '{"Python": {"cost": 0.5, "steps": 10000}}'
+    assert train(micro_model, files, tmp_path / "run", *words, "--reward_options", options) == 0
+    (row,) = [row for row in rows(tmp_path / "run") if "environment/turns" in row]
+    calls = row["reward/environment/calls"]
+    assert calls > 0 and 0 < row["reward/environment/errors"] <= calls and row["reward/environment/steps"] > 0
+    assert row["objective/scores"] == pytest.approx(-0.5 * calls) and row["environment/ended_failed"] == 0
+
+
 def test_an_environment_that_fails_too_often_ends_the_run_with_one_message(
     micro_model, files, tmp_path, capsys
 ) -> None:
@@ -205,11 +226,23 @@ def test_some_failures_cost_their_episodes_alone(micro_model, files, tmp_path, c
     ("words", "message"),
     [
         ("--engine replay", "--engine replay gives one turn and no more; take --engine hf"),
-        ("--environment guess", "--environment guess: give calculator, path/to/file.py:Class"),
+        ("--environment guess", "--environment guess: give calculator, python, path/to/file.py:Class"),
         (f"--environment {FILE}:NotOne", "NotOne is no environment"),
         ("--ray --num_rollout_workers 1", "rollout workers .* generate single turns"),
         ("--rm_checkpoint_path x", "a neural reward model .* reads one question and one response"),
         ("--max_turns 0", "--max_turns 0: must be at least 1"),
+        (
+            '--environment python --reward_options {"Python":{"sandbox":"docker"}}',
+            "sandbox is 'docker'; it must be one of interpreter, bubblewrap",
+        ),
+        (
+            '--environment python --reward_options {"Python":{"step":1}}',
+            "takes no option .'step'.; its arguments: .*sandbox, steps, seconds",
+        ),
+        (
+            '--environment calculator --reward_options {"Calculator":{"max_calls":0}}',
+            "max_calls is 0; it must be a whole number from 1 to 10000",
+        ),
     ],
 )
 def test_what_cannot_play_is_refused(words, message, micro_model, files, tmp_path, capsys) -> None:
