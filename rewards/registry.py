@@ -142,7 +142,13 @@ def resolve(
     return RewardFunction(name, function, spec if isinstance(spec, str) else _place(function), chosen, batched)
 
 
-ENVIRONMENTS = {"calculator": "rewards.calculator:Calculator", "python": "rewards.python.environment:Python"}
+ENVIRONMENTS = {
+    "calculator": "rewards.calculator:Calculator",
+    "python": "rewards.python.environment:Python",
+    "textarena": "rewards.adapters.textarena:TextArena",
+    "openenv": "rewards.adapters.openenv:OpenEnv",
+    "verifiers": "rewards.adapters.verifiers:Verifiers",
+}
 """Environments that come with rlvr, by name."""
 
 

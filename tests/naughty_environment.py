@@ -55,6 +55,18 @@ class Obedient:
         return answers.get(act, (" ".join(self.seen), False, None))
 
 
+class ByQuestion(Obedient):
+    """Does what the question says at the first turn, whatever the model writes; `fill` says more than any context holds."""
+
+    def reset(self, problem):
+        self.seen, self.rubbish, self.act = [], None, problem["question"]
+
+    def step(self, text):
+        if self.act == "fill":
+            return "word " * 10_000, False, 0.25
+        return super().step(self.act)
+
+
 class AtOnce:
     """Over after a turn."""
 

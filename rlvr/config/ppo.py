@@ -166,7 +166,8 @@ class EnvConfig:
 
     environment: str | None = None
     """Class that answers the policy's turns, `path/to/file.py:Class` or `package.module:Class`, with the methods `reset(problem)` and
-    `step(text)`, or `calculator` or `python`. A response is a whole episode then, and its scores can be paid by the reward function `environment`."""
+    `step(text)`, or one that comes along: `calculator`, `python`, `textarena`, `openenv`, `verifiers`. A response is a whole episode then, and
+    its scores can be paid by the reward function `environment`."""
     max_turns: Annotated[int, at_least(1), read_when(run.has_turns)] = 8
     """Most turns of the policy in an episode; `max_new_tokens` counts the tokens of all, and the environment's between them."""
     discount_by: Annotated[Literal["token", "turn"], read_when(run.has_token_advantages, off="token")] = "token"

@@ -53,6 +53,7 @@ ELSEWHERE = {
     "calls.yaml": "tests/examples/test_calculator.py",
     "--pythons": "environments of other graders: tests/leaderboard/test_measure.py",
     "rlvr replay": "needs a run with a journal: tests/replay/test_replay.py",
+    "textarena": "needs a package: tests/rewards/adapters/test_adapters.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
 if find_spec("reasoning_gym") is None:

@@ -120,7 +120,10 @@ def test_a_class_may_be_given_itself() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("guess", "--environment guess: give calculator, python, path/to/file.py:Class or package.module:Class"),
+        (
+            "guess",
+            "--environment guess: give calculator, python, textarena, openenv, verifiers, path/to/file.py:Class or package.module:Class",
+        ),
         (f"{FILE}:NotOne", "NotOne is no environment: it must be a class with the methods reset"),
         (f"{FILE}:not_one", "not_one is no environment"),
         (f"{FILE}:Gues", "defines no function 'Gues'; it defines: .*Guess"),

@@ -49,6 +49,11 @@ ALLOWED = {
         ("rewards/python/inside.py", name): "a model's program, in a sandbox of the system that the user asks for"
         for name in ("exec", "eval", "compile")
     },
+    ("rewards/adapters/game.py", "import_module"): "another package's environments, named there",
+    (
+        "rewards/adapters/openenv.py",
+        "pickle.loads",
+    ): "the state of an environment, within the state above, as a worker of the same pool wrote it",
     ("rlvr/__init__.py", "import_module"): "our own modules, from a table in the same file",
     ("rlvr/chat/loop.py", "input"): "a line that the user types, as text",
     ("rlvr/boost/lean_import.py", "import_module"): "peft and bitsandbytes, which ColossalAI asks for by name",

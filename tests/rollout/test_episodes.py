@@ -75,7 +75,7 @@ def pool_of(name: str) -> RewardPool:
 @pytest.fixture(scope="module", autouse=True)
 def pools() -> Iterator[None]:
     yield
-    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow", *ENVIRONMENTS):
+    for name in ("Guess", "Obedient", "AtOnce", "Twice", "Slow", "calculator", "python"):
         pool_of(name).close()
     pool_of.cache_clear()
 

@@ -222,11 +222,32 @@ def test_some_failures_cost_their_episodes_alone(micro_model, files, tmp_path, c
     assert told.count("the environment failed (error: ValueError: it), and its episode is left out") == 1
 
 
+def test_hostile_environments_cost_their_episodes_and_a_run_goes_on(micro_model, files, tmp_path, capsys) -> None:
+    """One that hangs, ends its process, returns no text, megabytes or no number, and one that fills the context, beside two that end."""
+    acts = ["hang", "die", "nothing", "long", "nan", "fill", "end", "end "]
+    (tmp_path / "acts.jsonl").write_text("".join(json.dumps({"question": act, "answer": "1"}) + "\n" for act in acts))
+    words = ["--prompt_dataset", str(tmp_path / "acts.jsonl"), "--num_generations", "1", "--num_episodes", "1"]
+    # Most fail here, which is more than a run would stand.
+    more = ["--max_reward_failures", "1", "--reward_timeout_s", "2", "--kl_coef", "0"]
+    assert train(micro_model, files, tmp_path / "run", *words, *more, environment="ByQuestion") == 0
+    (row,) = [row for row in rows(tmp_path / "run") if "environment/turns" in row]
+    # A turn that the length limit cuts is not answered.
+    cut = row["environment/ended_length"]
+    assert 5 / 8 - cut <= row["environment/ended_failed"] <= 5 / 8 and row["environment/ended_turns"] == 0
+    assert row["environment/ended_context"] + row["environment/ended_done"] >= 3 / 8 - cut
+    assert row["environment/ended_failed"] + row["environment/ended_context"] > 0.5
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("the environment failed (") == 1 and "its episode is left out" in told
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--engine replay", "--engine replay gives one turn and no more; take --engine hf"),
-        ("--environment guess", "--environment guess: give calculator, python, path/to/file.py:Class"),
+        (
+            "--environment guess",
+            "--environment guess: give calculator, python, textarena, openenv, verifiers, path/to/file.py:Class",
+        ),
         (f"--environment {FILE}:NotOne", "NotOne is no environment"),
         ("--ray --num_rollout_workers 1", "rollout workers .* generate single turns"),
         ("--rm_checkpoint_path x", "a neural reward model .* reads one question and one response"),

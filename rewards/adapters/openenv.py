@@ -1,0 +1,73 @@
+"""Environments written for OpenEnv (https://github.com/huggingface/OpenEnv), in this process: `--environment openenv`.
+
+A game is a class of its `Environment`, named `package.module:Class` or `path/to/file.py:Class`. What the model writes becomes the
+environment's action: as the text of its only field, or of several as a JSON object (between the call tags, if there are any). An action
+that it does not take is said, and the model may try again. Rewards of all steps are added up.
+
+Left out: environments behind a server. A connection can't go from worker to worker, and who answers when would decide what is sampled.
+"""
+
+import json
+import pickle
+from typing import Any, get_type_hints
+
+from rewards.adapters.game import Game
+from rewards.errors import UserError
+from rewards.registry import _find
+from rewards.tags import Tags
+
+
+class OpenEnv(Game):
+    """An environment of OpenEnv, made anew for each episode."""
+
+    package = "openenv.core.env_server.interfaces"
+    install = "pip install openenv"
+
+    def begin(self, game: str, seed: int) -> str:
+        kind: Any = _find(game)
+        if not (isinstance(kind, type) and issubclass(kind, self.imported().Environment)):
+            raise UserError(f"{game} is no environment of OpenEnv: it must be a class of openenv's Environment")
+        self.name, self.environment = game, kind()
+        return _told(self.environment.reset(seed=seed))
+
+    def __getstate__(self) -> dict[str, Any]:
+        import cloudpickle
+
+        return {**vars(self), "environment": cloudpickle.dumps(self.environment)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _find(state["name"])  # a class in a file must be there before an object of it is read
+        vars(self).update(
+            state, environment=pickle.loads(state["environment"])
+        )  # within our own state, as it was written
+
+    def move(self, text: str) -> tuple[str, bool, dict[str, float]]:
+        try:
+            action = _action(get_type_hints(type(self.environment).step)["action"], text)
+        except ValueError as error:  # pydantic's errors are some
+            return f"error: {str(error)[:500]}", False, {"_errors": 1.0}
+        seen = self.environment.step(action)
+        return _told(seen), bool(seen.done), {"score": float(seen.reward or 0.0), "_errors": 0.0}
+
+
+def _action(kind: Any, text: str) -> Any:
+    """The action that a text stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    calls = Tags.default().calls_of(text)
+    said = calls[-1] if calls else text.strip()
+    fields = {name: field for name, field in kind.model_fields.items() if name != "metadata"}
+    if len(fields) == 1:
+        ((name, field),) = fields.items()
+        if field.annotation is str:
+            return kind(**{name: said})
+    return kind.model_validate_json(said)
+
+
+def _told(seen: Any) -> str:
+    """An observation as text: its only text, or all that it holds."""
+    held = seen.model_dump(mode="json", exclude={"done", "reward", "metadata"})
+    values = list(held.values())
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else json.dumps(held)
