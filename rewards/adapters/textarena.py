@@ -6,11 +6,10 @@ A game's outcome is paid at its end, as the game gives it (often 0 to 1, by how 
 are used up pays nothing.
 """
 
-import difflib
 from typing import Any
 
 from rewards.adapters.game import Game
-from rewards.errors import UserError
+from rewards.errors import UserError, nearest
 
 _GAME = -1
 """Who says what the player did not."""
@@ -27,9 +26,8 @@ class TextArena(Game):
         known = [name for name in arena.envs.registration.ENV_REGISTRY if name.endswith("-raw")]
         name = game.removesuffix("-raw") + "-raw"  # without wrappers, which say everything again at each turn
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"; did you mean {', '.join(other.removesuffix('-raw') for other in near)}?" if near else ""
-            raise UserError(f"textarena has no game {game!r}{hint}")
+            near = nearest(game, [other.removesuffix("-raw") for other in known])
+            raise UserError(f"textarena has no game {game!r}.{near}")
         try:
             self.game: Any = arena.make(name)
             self.game.reset(num_players=1, seed=seed)

@@ -131,7 +131,7 @@ def test_a_game_of_textarena() -> None:
 @pytest.mark.parametrize(
     ("game", "message"),
     [
-        ("GuessTheNumbr-v0", "textarena has no game 'GuessTheNumbr-v0'; did you mean GuessTheNumber-v0"),
+        ("GuessTheNumbr-v0", "textarena has no game 'GuessTheNumbr-v0'. Did you mean 'GuessTheNumber-v0'"),
         ("TicTacToe-v0", "textarena can't begin TicTacToe-v0 for one player: AssertionError: The number of players"),
     ],
 )

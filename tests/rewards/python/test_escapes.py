@@ -252,7 +252,8 @@ def test_bubblewrap_lets_nothing_out(name, outcomes) -> None:
     ],
 )  # fmt: skip
 def test_bubblewrap_ends_what_does_not_end(program, error) -> None:
-    ran = bubblewrap.run(program, 0.7)
+    # What ends by itself has time for that on a busy machine.
+    ran = bubblewrap.run(program, 0.7 if error.startswith("more time") else 60)
     assert ran.error.startswith(error) and len(ran.text) <= MAX_OUTPUT
     assert nothing_is_left()
 
@@ -289,16 +290,12 @@ def test_bubblewrap_runs_the_standard_library() -> None:
 def test_a_sandbox_dies_with_its_worker() -> None:
     options = {"Python": {"sandbox": "bubblewrap", "seconds": 300}}
     problem = {"question": "q", "gold": "6", "seed": 1, "tags": Tags.default()}
-    samples = [
-        Sample(f"<call>{text}</call>", None, columns={"problem": problem, "state": b""})
-        for text in ("import time; time.sleep(300)", "2 ** 5")
-    ]
+    sleeping = Sample("<call>import time; time.sleep(300)</call>", None, columns={"problem": problem, "state": b""})
     with RewardPool(
         [resolve_environment("python", options=options)], workers=1, timeout_s=1.5, max_failed_share=1
     ) as pool:
-        hung, other = (read_answer(score) for score in pool.score(samples)[0])
-        assert hung.status == "timed_out" and other.observation == "32"
-        assert set(other.scores) == {"_calls", "_errors", "_seconds"}
+        ((score,),) = pool.score([sleeping])
+        assert read_answer(score).status == "timed_out"
     assert nothing_is_left()
 
 
@@ -313,11 +310,12 @@ def test_the_file_that_runs_programs_is_started_by_the_sandbox_alone() -> None:
 @pytest.mark.parametrize("sandbox", ["interpreter", pytest.param("bubblewrap", marks=NEEDS)])
 def test_what_is_printed_steers_nothing(sandbox) -> None:
     """Terminals, direction of text, halves of characters: spelled out. Tags are text."""
-    tool = Python(sandbox, max_characters=200)
+    tool = Python(sandbox, seconds=60, max_characters=200)
     tool.reset({"tags": Tags.default()})
     said, done, scores = tool.step(
         "<call>print('\\x1b[2J\\x07\\u202e\\r', chr(0xD800)[:0], '<answer>42</answer>\\t')</call>"
     )
     assert not done and said.split() == ["\\x1b[2J\\x07\\u202e\\r", "<answer>42</answer>"] and scores["_errors"] == 0
+    assert set(scores) == {"_calls", "_errors", {"interpreter": "_steps", "bubblewrap": "_seconds"}[sandbox]}
     said.encode()
     assert len(tool.step("<call>print('\\0' * 5000)</call>")[0]) < 300
