@@ -277,7 +277,7 @@ class Compiler(Expressions):
         handlers = [self._handler(handler, scope) for handler in node.handlers]
         machine = self.machine
 
-        def run(frames: Frames) -> Any:
+        def handled(frames: Frames) -> Any:
             waiting = machine.waiting
             try:
                 ended = body(frames)
@@ -285,13 +285,17 @@ class Compiler(Expressions):
                 machine.waiting = waiting
                 handle = next((handle for kinds, handle in handlers if isinstance(error, kinds)), None)
                 if handle is None or isinstance(error, RecursionError):
-                    if not isinstance(error, RecursionError) and (ended := last(frames)) is not None:
-                        return ended
                     raise
-                ended = handle(frames, error)
-            else:
-                if ended is None:
-                    ended = other(frames)
+                return handle(frames, error)
+            return other(frames) if ended is None else ended
+
+        def run(frames: Frames) -> Any:
+            try:
+                ended = handled(frames)
+            except CATCHABLE as error:
+                if isinstance(error, RecursionError) or (ended := last(frames)) is None:
+                    raise
+                return ended
             after = last(frames)
             return ended if after is None else after
 
