@@ -465,3 +465,8 @@ def has_workers_of_their_own(c: Any) -> bool:
 )
 def has_rollout_workers(c: Any) -> bool:
     return c.ray.num_rollout_workers > 0
+
+
+@condition(why=" without episodes generated ahead", instead="give --max_staleness K (1 or more)")
+def generates_ahead(c: Any) -> bool:
+    return c.ray.max_staleness > 0

@@ -454,6 +454,15 @@ class RayConfig:
     ] = 0
     """Episodes that are generated ahead of the one that is learned from: the responses of episode i are those of the weights after
     i less so many episodes. Learning and generation then work at the same time; `--mismatch_correction` corrects for it."""
+    partial_rollout_tokens: Annotated[
+        int,
+        at_least(0, ", where 0 = a response is sampled by one version of the weights"),
+        read_when(run.on_ray, run.generates_ahead, off=0, strict=True),
+        FIXED,
+    ] = 0
+    """Tokens of a response that is generated ahead after which it goes on with the weights of the next episode, up to those of the
+    episode that learns from it: those sample the rest. What is left of long responses goes on together, in full requests. 0 = one version
+    of the weights samples a whole response."""
 
 
 @forbid_unknown

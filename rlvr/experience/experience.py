@@ -37,6 +37,7 @@ class Experience:
         positive: [A] true in a right response, for the language-modelling loss on those; None where nobody asks.
         controlled: [A] true on the tokens that `entropy_control` chose; None without it.
         action_mask: [R] true on the tokens that the policy chose; None if it chose all, as wherever there is no environment.
+        versions: [A] of the weights that sampled each token, as `Rollout` has them; None where nothing but the present ones samples.
     """
 
     prompt_ids: Tensor
@@ -51,6 +52,7 @@ class Experience:
     positive: Tensor | None = None
     controlled: Tensor | None = None
     action_mask: Tensor | None = None
+    versions: Tensor | None = None
 
     def with_advantages(self, advantages: Tensor) -> "Experience":
         return replace(self, advantages=advantages)
@@ -63,8 +65,8 @@ class Experience:
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
     def columns(self) -> dict[str, Tensor]:
-        """The fields with an entry for each token that the policy chose, by name."""
-        return {name: tensor for name, tensor in self.tensors().items() if name not in TOKENS}
+        """What learning reads of each token that the policy chose, by name."""
+        return {name: tensor for name, tensor in self.tensors().items() if name not in (*TOKENS, "versions")}
 
 
 TOKENS = ("prompt_ids", "response_ids", "action_mask")

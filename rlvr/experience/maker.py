@@ -487,5 +487,5 @@ def _unpad(rollouts: Sequence[Rollout], columns: dict[str, Tensor]) -> list[Expe
     """Cut [B, R] columns into one `Experience` for each response: a mini-batch then pads to its own longest only."""
     lengths = [len(r.action_ids) for r in rollouts]
     rows = {name: split(tensor, lengths) for name, tensor in columns.items()}
-    rows |= {name: [getattr(r, name) for r in rollouts] for name in TOKENS}
+    rows |= {name: [getattr(r, name) for r in rollouts] for name in (*TOKENS, "versions")}
     return [Experience(**{name: rows[name][i] for name in rows}) for i in range(len(rollouts))]

@@ -103,6 +103,14 @@ def record_mismatch(
         meter.add_tokens("sampler/corrected", ((judged < correction.low) | (judged > correction.high)).float(), mask)
 
 
+def record_staleness(meter: Meter, rollouts: Sequence[Rollout], version: int) -> None:
+    """Record of how many episodes before the weights of now, those after `version` episodes, each token was sampled."""
+    ages = version - torch.cat([rollout.versions for rollout in rollouts if rollout.versions is not None])
+    everywhere = torch.ones_like(ages, dtype=torch.bool)
+    meter.add_tokens("sampler/staleness_avg", ages, everywhere)
+    meter.add_max("sampler/staleness_max", ages, everywhere)
+
+
 def _outside(log_ratio: Tensor, mask: Tensor, level: Level) -> Tensor:
     """[B, R] 1 where the ratio at this level is beyond its usual bounds, else 0."""
     (low, high), found = BOUNDS[level], ratios(log_ratio, mask, level)

@@ -7,24 +7,28 @@ driver. What was asked of rollout workers for coming collect steps waits in `ahe
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from rewards import Sample
+from rewards.combine import Combined
 from rlvr.checkpoint.checkpointer import SavedPart
 from rlvr.config import Config
 from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.experience.maker import GREEDY, BaseExperienceMaker, Responses, samples_of, timed
+from rlvr.experience.metrics import record_staleness
 from rlvr.experience.scoring import Columns, ModelScores, model_scores
+from rlvr.experience.verdicts import Verdicts
 from rlvr.prompting.conversation import Conversation
+from rlvr.ray.ahead import FromWorkers, PartialRollouts, answered
 from rlvr.ray.cluster import collect, import_ray
 from rlvr.ray.groups import PPOInitialRayActorGroup, PPORayActorGroup
 from rlvr.ray.rewards import RemoteScorer
-from rlvr.ray.rollout import Part, RolloutWorkers
+from rlvr.ray.rollout import RolloutWorkers
 from rlvr.ray.splitting import Piece, merge_columns, split_prompts
 from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.tracking.meter import Meter
 
 RANK = 0
 """Ends the seeds of rollout workers, which have no rank: what a run of one process adds to its own."""
@@ -109,29 +113,6 @@ class FromActor:
             yield [rows.popleft() for _ in piece.rollouts], ref, piece
 
 
-@dataclass
-class FromWorkers:
-    """Responses that were asked of rollout workers; they can be taken again and again.
-
-    Attributes:
-        prompts: one for each response; the responses to one prompt in a row.
-        parts: the answers to come.
-    """
-
-    prompts: Sequence[Prompt]
-    parts: list[Part]
-
-    def pieces(self) -> Iterator[tuple[list[int], Any, Piece]]:
-        rows = {part.answer: part.rows for part in self.parts}
-        for answer in as_completed(rows):
-            yield rows[answer], *answer.result()
-
-    def rollouts(self) -> list[Rollout]:
-        """The responses in order, once all are there."""
-        found = {row: one for rows, _, piece in self.pieces() for row, one in zip(rows, piece.rollouts, strict=True)}
-        return [found[row] for row in range(len(self.prompts))]
-
-
 class ExperienceMaker(BaseExperienceMaker):
     """Makes experience from the groups' outputs, by the mathematics of the local trainer.
 
@@ -167,8 +148,30 @@ class ExperienceMaker(BaseExperienceMaker):
         self._ask(prompts, self.sampling, *seed)
 
     def _ask(self, prompts: Sequence[Prompt], sampling: Sampling, *seed: int | str) -> None:
-        assert self.roles.workers is not None
-        self.ahead[seed] = FromWorkers(prompts, self.roles.workers.ask(prompts, sampling, (*seed, RANK), ahead=True))
+        workers = self.roles.workers
+        assert workers is not None and workers.weights is not None
+        if not self.config.ray.partial_rollout_tokens:
+            self.ahead[seed] = FromWorkers(prompts, workers.ask(prompts, sampling, (*seed, RANK), ahead=True))
+            return
+        asked = self.ahead[seed] = self._partial(prompts, *seed)
+        asked.take(workers.weights)
+
+    def _partial(self, prompts: Sequence[Prompt], *seed: int | str) -> PartialRollouts:
+        """Of a collect step that is to come: its responses, of which nothing was asked yet."""
+        workers, (_, episode, *_) = self.roles.workers, seed
+        assert workers is not None
+        sampling = replace(self.sampling, temperature=0.0) if seed[-1] == GREEDY else self.sampling
+        return PartialRollouts(
+            workers, prompts, sampling, (*seed, RANK), self.config.ray.partial_rollout_tokens, int(episode)
+        )
+
+    def go_on(self) -> None:
+        """New weights were published: responses that were begun ahead and are not finished go on with them."""
+        workers = self.roles.workers
+        assert workers is not None and workers.weights is not None
+        for asked in self.ahead.values():
+            if isinstance(asked, PartialRollouts):
+                asked.take(workers.weights)
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling, *seed: int | str) -> Generating:
         """Begin to sample one response to each prompt, and return at once."""
@@ -207,6 +210,14 @@ class ExperienceMaker(BaseExperienceMaker):
         order = range(len(prompts))  # pieces come in any order
         return Responses([rollouts[row] for row in order], [samples[row] for row in order], scoring)
 
+    def judge(
+        self, rollouts: Sequence[Rollout], results: Sequence[Combined], meter: Meter, greedy: Responses | None = None
+    ) -> Verdicts:
+        if self.config.ray.max_staleness:
+            assert self.roles.workers is not None and self.roles.workers.weights is not None
+            record_staleness(meter, rollouts, self.roles.workers.weights.version)
+        return super().judge(rollouts, results, meter, greedy)
+
     def move_reference(self, share: float) -> None:
         assert self.roles.initial is not None
         # Rank 0's reference: the weights don't pass through the driver. All ranks help to gather them.
@@ -237,7 +248,8 @@ class ExperienceMaker(BaseExperienceMaker):
         return self.roles.actor, self.roles.initial, self.roles.critic
 
     def ahead_state(self) -> list[dict[str, Any]]:
-        """The responses that were asked for ahead, for a checkpoint. Waits until they are there."""
+        """The responses that were asked for ahead, for a checkpoint: all that the weights of now and before sample of them, for which
+        it waits."""
         return [
             {
                 "place": list(seed),
@@ -259,7 +271,9 @@ class ExperienceMaker(BaseExperienceMaker):
         for saved in state:
             mine = [by_id[id_] for id_ in saved["problems"]]
             rollouts = [Rollout(**fields) for fields in saved["responses"]]
-            piece = Piece(rollouts, samples_of(tokenizer, conversation, mine, rollouts))
-            answer: Future[tuple[Any, Piece]] = Future()
-            answer.set_result((import_ray().put(piece), piece))
-            self.ahead[tuple(saved["place"])] = FromWorkers(mine, [Part(list(range(len(mine))), answer)])
+            piece, place = Piece(rollouts, samples_of(tokenizer, conversation, mine, rollouts)), tuple(saved["place"])
+            if self.config.ray.partial_rollout_tokens:
+                asked = self.ahead[place] = self._partial(mine, *place)
+                asked.restore(piece)
+            else:
+                self.ahead[place] = FromWorkers(mine, [answered(piece)])

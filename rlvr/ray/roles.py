@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,7 +42,7 @@ from rlvr.models.lora import copy_sharing
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
 from rlvr.ray.cluster import code_versions, work_in
 from rlvr.ray.splitting import Piece, Request, in_groups, into_buckets, rows_of
-from rlvr.rollout.engine import Rollout, Sampling
+from rlvr.rollout.engine import Rollout, Sampling, go_on
 from rlvr.run import parts as build
 from rlvr.scorers.build import make_reward_model
 from rlvr.tracking.meter import Meter
@@ -460,8 +461,15 @@ class RayPPORollout(Generates):
         self.version = version
 
     def answer(self, request: Request) -> Piece:
-        """All of a request's responses, in one piece; each says which weights have sampled it."""
-        model, prompts = self.actor.model, request.prompts
-        found = self.engine.stream(model, prompts, request.sampling, request.seed, request.first)
-        rollouts = [replace(rollout, version=self.version) for batch in found for rollout in batch]
-        return self._piece(prompts, rollouts)
+        """All of a request's responses, in one piece; each token says which weights have sampled it."""
+        prompts, begun, sampling = request.prompts, request.begun, request.sampling
+        assert self.version is not None
+        if begun:  # by their tokens: nothing is decoded and encoded again
+            ids = ((*p.ids, *r.response_ids.tolist()) for p, r in zip(prompts, begun, strict=True))
+            prompts = [replace(p, ids=longer) for p, longer in zip(prompts, ids, strict=True)]
+        found = self.engine.stream(self.actor.model, prompts, sampling, request.seed, request.first)
+        rollouts = [replace(r, versions=torch.full_like(r.action_ids, self.version)) for batch in found for r in batch]
+        if begun:
+            decode = partial(self.tokenizer.decode, skip_special_tokens=False)
+            rollouts = [go_on(*pair, sampling, decode) for pair in zip(begun, rollouts, strict=True)]
+        return self._piece(request.prompts, rollouts)

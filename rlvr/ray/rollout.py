@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from itertools import count
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -50,13 +51,26 @@ class Part:
     answer: "Future[tuple[Any, Piece]]"
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Weights that the actor has published.
+
+    Attributes:
+        version: the number of episodes that they have learned from.
+        buckets: references to them.
+    """
+
+    version: int
+    buckets: Sequence[Any]
+
+
 @dataclass(order=True)
 class _Job:
     ahead: bool
     number: int
+    part: int
     request: Request = field(compare=False)
-    version: int = field(compare=False)
-    weights: Sequence[Any] = field(compare=False)
+    weights: Weights = field(compare=False)
     answer: "Future[tuple[Any, Piece]]" = field(default_factory=Future, compare=False)
     attempts: int = field(default=0, compare=False)
 
@@ -92,14 +106,13 @@ class RolloutWorkers:
         self._kind = import_ray().remote(num_cpus=1, num_gpus=size.gpu)(RayPPORollout)
         self._workers = [self._start(f"rollout worker {place + 1}") for place in range(size.world_size)]
         self._waiting: list[_Job] = []  # a heap
-        self._asked = 0
+        self._numbers = count()
         self._failed_starts = 0
         self._events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._broken: BaseException | None = None
-        self.version: int | None = None
-        """Of the weights that are asked for from now on."""
-        self._weights: Sequence[Any] = ()
+        self.weights: Weights | None = None
+        """Those that are asked for from now on."""
 
     def _start(self, name: str) -> _Worker:
         handle = self._kind.remote(1, 0, 0, None, None)
@@ -115,7 +128,7 @@ class RolloutWorkers:
     def build(self, config: Config) -> list[Any]:
         """Have all processes load the model; returns references at once."""
         self.config, self.limit_s = config, config.parallel.dist_timeout
-        self.version = None
+        self.weights = None
         return [self._build(worker) for worker in self._workers]
 
     def _build(self, worker: _Worker) -> Any:
@@ -139,28 +152,45 @@ class RolloutWorkers:
             self._thread = Thread(target=self._run, name="rollout workers", daemon=True)
             self._thread.start()
 
-    def publish(self, version: int, weights: Sequence[Any]) -> None:
-        """What is asked from now on is to be answered with these weights (references to buckets)."""
-        self.version, self._weights = version, weights
+    def publish(self, weights: Weights) -> None:
+        """What is asked from now on is to be answered with these."""
+        self.weights = weights
+
+    def take_number(self) -> int:
+        """The next place in the order in which requests are answered."""
+        return next(self._numbers)
 
     def ask(
-        self, prompts: Sequence[Prompt], sampling: Sampling, seed: tuple[int | str, ...], *, ahead: bool = False
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        seed: tuple[int | str, ...],
+        *,
+        ahead: bool = False,
+        begun: Sequence[Rollout] = (),
+        weights: Weights | None = None,
+        number: int | None = None,
     ) -> list[Part]:
-        """Ask for one response to each prompt, in parts of at most `sampling.batch_size`; returns at once.
+        """Ask for one response to each prompt, in parts of at most `sampling.batch_size`; returns at once. May be called in any thread.
 
         Args:
             seed: names the random numbers, as `Engine.stream` takes it.
             ahead: nobody waits for them yet.
+            begun: what there is of each response, if they go on; `sampling.max_new_tokens` counts what follows.
+            weights: others than those that were published last.
+            number: the place in the order, if it was taken before.
         """
-        assert self.version is not None, "no weights were published"
-        parts, begun = [], 0
+        weights, number = weights or self.weights, self.take_number() if number is None else number
+        assert weights is not None, "no weights were published"
+        parts: list[Part] = []
+        first = 0
         for rows in cut_into_parts(prompts, sampling.batch_size):
-            request = Request([prompts[row] for row in rows], sampling, seed, begun)
-            job = _Job(ahead, self._asked, request, self.version, self._weights)
-            self._asked += 1
+            some = [begun[row] for row in rows] if begun else ()
+            request = Request([prompts[row] for row in rows], sampling, seed, first, some)
+            job = _Job(ahead, number, len(parts), request, weights)
             self._events.put(partial(self._take_up, job))
             parts.append(Part(rows, job.answer))
-            begun += len(rows)
+            first += len(rows)
         return parts
 
     def close(self) -> None:
@@ -214,9 +244,9 @@ class RolloutWorkers:
                 job.attempts += 1
                 worker.job, worker.asked_s = job, time.time()
                 worker.deadline = time.monotonic() + self.limit_s * 2 ** (job.attempts - 1)
-                if worker.version != job.version:
-                    worker.handle.take_weights.remote(job.version, job.weights)
-                    worker.version = job.version
+                if worker.version != job.weights.version:
+                    worker.handle.take_weights.remote(job.weights.version, job.weights.buckets)
+                    worker.version = job.weights.version
                 self._when_done(worker.handle.answer.remote(job.request), partial(self._answered, worker, job))
 
     def _when_done(self, ref: Any, then: Callable[[Any, "Future[Any]"], None]) -> None:
@@ -235,11 +265,11 @@ class RolloutWorkers:
             self._replace(worker, f"died ({clusters.reason_of(error)})")
         elif error is not None:
             raise error
-        elif any(rollout.version != job.version for rollout in future.result().rollouts):
-            self._replace(worker, f"answered with other weights than those of version {job.version}")
+        elif any(_newest(rollout) not in (None, job.weights.version) for rollout in future.result().rollouts):
+            self._replace(worker, f"answered with other weights than those of version {job.weights.version}")
         else:
             worker.job, worker.deadline = None, float("inf")
-            record(Span(worker.name, f"generation, weights {job.version}", worker.asked_s, time.time()))
+            record(Span(worker.name, f"generation, weights {job.weights.version}", worker.asked_s, time.time()))
             job.answer.set_result((ref, future.result()))
 
     def _replace_late(self) -> None:
@@ -279,6 +309,11 @@ class RolloutWorkers:
             return
         self._failed_starts = 0
         worker.ready, worker.deadline = True, float("inf")
+
+
+def _newest(rollout: Rollout) -> int | None:
+    """The version of the weights that sampled its last token; None without tokens."""
+    return None if rollout.versions is None or not len(rollout.versions) else int(rollout.versions[-1])
 
 
 class RolloutEngine(Engine):

@@ -34,12 +34,14 @@ class Request:
         prompts: one for each response; the samples of one prompt in a row.
         sampling: how responses are drawn.
         seed, first: name the randomness, as `Engine.stream` takes them.
+        begun: the tokens so far of each response that goes on; empty where all begin.
     """
 
     prompts: Sequence[Prompt]
     sampling: Sampling
     seed: tuple[int | str, ...]
     first: int
+    begun: Sequence[Rollout] = ()
 
 
 BUCKET_BYTES = 64 * 2**20

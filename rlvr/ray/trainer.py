@@ -5,7 +5,8 @@ local trainer has its `Learner`. Added is only what rollout workers need: weight
 
 The contract of generation ahead: what episode i begins with was sampled by the weights after max(0, i - K) episodes, from prompts and
 random numbers that its place in the run names. So the weights after each episode are the same whatever worker answers first,
-dies, or is slow; and at K = 0 they are those of a run whose actor generates.
+dies, or is slow; and at K = 0 they are those of a run whose actor generates. With `--partial_rollout_tokens` N a response begins so, and
+every N of its tokens the next weights take over (`rlvr.ray.ahead`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from rlvr.experience.experience import Experience
 from rlvr.prompting.conversation import Conversation
 from rlvr.ray.experience import ExperienceMaker
 from rlvr.ray.groups import PPOActorRayActorGroup, PPOCriticRayActorGroup, TrainableModelRayActorGroup
-from rlvr.ray.rollout import RolloutWorkers
+from rlvr.ray.rollout import RolloutWorkers, Weights
 from rlvr.tracking.meter import Meter
 from rlvr.trainer.online import OnlineTrainer
 
@@ -77,9 +78,9 @@ class Learners:
 
     def publish(self, version: int) -> None:
         """Give the rollout workers the actor's weights after so many episodes, unless they have them."""
-        if self.workers is not None and self.workers.version != version:
+        if self.workers is not None and (self.workers.weights is None or self.workers.weights.version != version):
             # Rank 0's references: the weights don't pass through the driver.
-            self.workers.publish(version, self.actor.collect(self.actor.ask("publish"))[0])
+            self.workers.publish(Weights(version, self.actor.collect(self.actor.ask("publish"))[0]))
 
     def evaluate(self) -> dict[str, float]:
         """Held-out metrics."""
@@ -110,10 +111,12 @@ class RayPPOTrainer(OnlineTrainer):
         super()._run_episode()
 
     def _ask_ahead(self) -> None:
-        """Ask for the collect steps of this and the next `max_staleness` episodes, as far as they were not asked for before."""
+        """Ask for the collect steps of this and the next `max_staleness` episodes, as far as they were not asked for before, and have
+        responses that were begun go on."""
         staleness, steps = self.config.ray.max_staleness, self.plan.num_collect_steps
         if not staleness:
             return
+        self.maker.go_on()
         current, last = self.progress.episode, min(self.progress.episode + staleness, self.plan.num_episodes - 1)
         begun = current * steps + self.progress.collect_step
         for number in range(begun, (last + 1) * steps):

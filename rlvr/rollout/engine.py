@@ -89,8 +89,8 @@ class Rollout:
             vocabulary, as the engine's arithmetic had it; None where the engine doesn't know it or was greedy.
         action_mask: [R] true on the A tokens that the policy chose; None if it chose all of them.
         end: how the episode ended; None without an environment.
-        version: of the weights that sampled it, the number of episodes that they had learned from; None where the process that
-            learns samples for itself, with the weights that it has.
+        versions: [A] of the weights that sampled each token, the number of episodes that they had learned from; None where the process
+            that learns samples for itself, with the weights that it has.
     """
 
     prompt_ids: Tensor
@@ -99,7 +99,7 @@ class Rollout:
     logprobs: Tensor | None = None
     action_mask: Tensor | None = None
     end: EpisodeEnd | None = None
-    version: int | None = None
+    versions: Tensor | None = None
 
     @property
     def finished(self) -> bool:
@@ -252,6 +252,30 @@ def cut_at_stop(
         if by_string is not None:
             return kept[:by_string], True  # no later than the stop token, after which nothing was looked at
     return kept, end is not None
+
+
+def go_on(begun: Rollout, more: Rollout, sampling: Sampling, decode: Callable[[Sequence[int]], str]) -> Rollout:
+    """A response of one turn that the limit had cut, and what was sampled after it, as one response.
+
+    Args:
+        begun: so far.
+        more: the response to its prompt and tokens.
+        sampling: which ends a response: a stop string may begin in one part and end in the other.
+        decode: turns tokens into text.
+    """
+    ids = torch.cat([begun.response_ids, more.response_ids])
+    kept, stopped = cut_at_stop(ids.tolist(), sampling.stop_ids, sampling.stop_strings, decode)
+
+    def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        return None if first is None or second is None else torch.cat([first, second])[: len(kept)]
+
+    return Rollout(
+        begun.prompt_ids,
+        ids[: len(kept)],
+        "stop" if stopped else more.stop_reason,
+        both(begun.logprobs, more.logprobs),
+        versions=both(begun.versions, more.versions),
+    )
 
 
 def _first_prefix_with(

@@ -43,6 +43,11 @@ def check_ray(config: Config) -> None:
             f"--max_staleness {r.max_staleness} learns from responses of an earlier policy, which --mismatch_correction none would "
             "leave uncorrected: give truncate or mask, or leave it out (truncate); or take --old_logprobs sampled"
         )
+    if r.partial_rollout_tokens >= config.rollout.max_new_tokens:
+        raise UserError(
+            f"--partial_rollout_tokens {r.partial_rollout_tokens}: no response is longer than --max_new_tokens {config.rollout.max_new_tokens}, "
+            "so none would go on with other weights; give fewer, or leave it out"
+        )
     if r.num_rollout_workers:
         _check_requests(config)
 

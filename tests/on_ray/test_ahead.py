@@ -19,7 +19,7 @@ from rlvr.data.prompts import Prompt
 from rlvr.errors import UserError
 from rlvr.experience.scoring import ModelScores
 from rlvr.ray.experience import ExperienceMaker, Roles
-from rlvr.ray.rollout import Part
+from rlvr.ray.rollout import Part, Weights
 from rlvr.ray.splitting import Piece
 from rlvr.ray.trainer import Learners, RayPPOTrainer
 from rlvr.rollout.engine import Rollout, Sampling
@@ -49,6 +49,8 @@ class Group:
 class Workers:
     """A pool whose answers are there at once."""
 
+    weights = Weights(0, ())
+
     def __init__(self) -> None:
         self.asked = 0
 
@@ -57,7 +59,7 @@ class Workers:
         parts = []
         for row, prompt in enumerate(prompts):
             ids = torch.tensor([(20, 10)[self.asked % 2] + row, 1])
-            rollout = Rollout(torch.tensor(prompt.ids), ids, "stop", logprobs=torch.zeros(2), version=0)
+            rollout = Rollout(torch.tensor(prompt.ids), ids, "stop", logprobs=torch.zeros(2), versions=torch.zeros(2))
             answer: Future[Any] = Future()
             piece = Piece([rollout], [Sample(LetterTokenizer().decode(ids.tolist()), gold=None)])
             answer.set_result((piece, piece))

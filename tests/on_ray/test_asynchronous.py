@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ray_harness import process_of, rows, same, settings, stopped
 from trainer_harness import StopAfter
 
@@ -22,10 +23,12 @@ import rlvr.ray.rollout as pool
 import rlvr.ray.train as on_ray
 from rlvr.api import train
 from rlvr.config import merge, overlay
+from rlvr.journal.journal import Journal
 from rlvr.ray.experience import ExperienceMaker
 from rlvr.ray.groups import Size
 from rlvr.ray.roles import RayPPORollout
 from rlvr.ray.splitting import Piece, Request
+from rlvr.replay.repeat import first_difference
 from rlvr.report.timeline import last_rounds, read_spans, shares
 from rlvr.run import assembly
 
@@ -69,7 +72,8 @@ def reference(cast, micro_model, tmp_path_factory, versions, process) -> Path:
 
     def seen(self: Any, prompts: Any, sampling: Any, seconds: Any, *seed: Any) -> Any:
         responses = respond(self, prompts, sampling, seconds, *seed)
-        versions["/".join(map(str, seed[1:]))] = [rollout.version for rollout in responses.rollouts]
+        found = torch.cat([rollout.versions for rollout in responses.rollouts])
+        versions["/".join(map(str, seed[1:]))] = found.tolist()
         return responses
 
     with pytest.MonkeyPatch.context() as patch:
@@ -176,6 +180,37 @@ def test_a_stopped_run_goes_on_bit_for_bit(reference, cast, micro_model, tmp_pat
     train(merge(config, {"ckpt": {"resume": True}}))
     assert same(folder, reference)
     assert_same_metrics(folder, reference)
+
+
+def test_partial_rollouts_depend_on_neither_delays_nor_stops(cast, micro_model, tmp_path) -> None:
+    config = overlay(
+        AHEAD,
+        {
+            "train": {"num_episodes": 3, "num_collect_steps": 1, "train_batch_size": 8},
+            "ray": {"partial_rollout_tokens": 4},
+            "log": {"journal": 9},
+        },
+    )
+    whole = train(settings(micro_model, tmp_path / "whole", remote=True, **config))
+    halves = settings(micro_model, tmp_path / "halves", remote=True, **config)
+    folder = stopped(halves, 2)
+    train(merge(halves, {"ckpt": {"resume": True}}))
+    assert same(folder, whole)
+    assert_same_metrics(folder, whole)
+    assert first_difference(folder, whole).step is None  # the versions of tokens are in the journal, too
+    mixed = 0
+    for episode in range(3):
+        for item in Journal(whole).experience(episode + 1, 0)[0]:
+            found, tokens = item.versions, range(len(item.response_ids))
+            assert found is not None
+            ahead = [min(episode, max(0, episode - 2) + t // 4) for t in tokens]
+            assert found.tolist() in (ahead, [episode for _ in tokens])  # of a refill
+            mixed += len(set(found.tolist())) == 3
+    assert mixed > 2
+    # Each token was sampled with the logprobs of its version.
+    first, *others = rows(whole)[1:]
+    assert first["sampler/kl"] < 1e-9 and first["sampler/staleness_avg"] == 0
+    assert all(0 < row["sampler/staleness_avg"] < 2 for row in others) and others[-1]["sampler/staleness_max"] == 2
 
 
 def claims_another_version() -> Callable[[Any], None]:

@@ -114,6 +114,8 @@ UNREAD = [
     (["--ray", "--num_reward_nodes", "1"], "a neural reward model"),
     (["--ray", "--rm_checkpoint_path", "x", "--max_reward_workers", "2"], "run in its processes"),
     (["--ray", "--max_staleness", "1"], "give --num_rollout_workers N"),
+    (["--partial_rollout_tokens", "9"], "without --ray"),
+    (["--ray", "--num_rollout_workers", "1", "--partial_rollout_tokens", "9"], "give --max_staleness K"),
     (["--ray", "--engine", "replay", "--num_rollout_workers", "1"], "from the data"),
     (["--ray", "--no_buffer_cpu_offload"], "the driver's main memory"),
     (["--ray", "--no_offload_inference_models"], "a device of its own"),
@@ -280,6 +282,9 @@ def test_values_out_of_range_are_refused_by_name(kind) -> None:
 def test_what_may_change_when_a_run_goes_on() -> None:
     state = run_state(from_dict({}))
     assert {name for name, values in state.items() if not values} == {"ckpt", "eval", "log"}
-    assert list(state["parallel"]) == ["mixed_precision"] and list(state["ray"]) == ["max_staleness"]
+    assert list(state["parallel"]) == ["mixed_precision"] and list(state["ray"]) == [
+        "max_staleness",
+        "partial_rollout_tokens",
+    ]
     assert "eval_datasets" not in state["data"] and "template_check" not in state["template"]
     assert to_dict(from_dict({}))["train"].keys() - state["train"].keys() == {"max_skipped_steps"}
