@@ -12,12 +12,13 @@
 
 import math
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.floors import Shape
+from benchmarks.pipeline import Lengths, Pipeline, episode_seconds
 from benchmarks.traffic import WIDTHS, Passes, least
 
 WIDTH = 2
@@ -96,6 +97,10 @@ class Assumptions:
     link_use: float = _flag(0.8, "share of both that collectives reach")
     hop_us: float = _flag(3.4, "microseconds from GPU to GPU within a node")
     network_hop_us: float = _flag(14.0, "microseconds from node to node")
+    copy_gb: float = _flag(
+        20.0, "GB/s between a GPU and its machine's memory, for weights on their way to rollout workers"
+    )
+    store_gb: float = _flag(2.5, "GB/s of Ray's object store from machine to machine")
     seed: int = _flag(0, "of the lengths")
 
     @property
@@ -103,10 +108,14 @@ class Assumptions:
         return GPUS[self.gpu]
 
 
+def _middle(a: Assumptions) -> float:
+    """The mean of the logarithm of a length, so that the mean is what it should be before the cap."""
+    return math.log(a.mean) - a.spread**2 / 2
+
+
 def draw_lengths(a: Assumptions, responses: int) -> np.ndarray:
     """[responses] tokens of each response."""
-    rng = random.Random(a.seed)
-    middle = np.log(a.mean) - a.spread**2 / 2  # so that the mean is what it should be, before the cap
+    rng, middle = random.Random(a.seed), _middle(a)
     return np.array([min(a.longest, max(1, round(rng.lognormvariate(middle, a.spread)))) for _ in range(responses)])
 
 
@@ -175,8 +184,11 @@ class Iteration:
         return sum(getattr(self, f.name) for f in fields(self))
 
 
-def iteration(model: Model, a: Assumptions, plugin: str, gpus: int, responses: int) -> Iteration:
-    """One iteration of PPO in bf16 with a critic and a reference as large as the actor, and one pass over the experience.
+def iteration(
+    model: Model, a: Assumptions, plugin: str, gpus: int, responses: int, generates: bool = True
+) -> Iteration:
+    """One iteration of PPO in bf16 with a critic and a reference as large as the actor, and one pass over the experience; without its
+    generation, if others do that.
 
     Raises:
         ValueError: the responses don't divide into a share of each optimizer step for each GPU.
@@ -185,7 +197,7 @@ def iteration(model: Model, a: Assumptions, plugin: str, gpus: int, responses: i
         raise ValueError(f"{responses} responses don't divide among {gpus} GPUs x {a.steps} optimizer steps")
     shape, peak = model.shape, a.hardware.flops
     shares = draw_lengths(a, responses).reshape(gpus, a.steps, -1)
-    generating = [generation_seconds(shape, a, share.ravel()) for share in shares]
+    generating = [generation_seconds(shape, a, share.ravel()) if generates else 0.0 for share in shares]
     policy, value = (forward_flops(shape, a.prompt, shares, n) for n in (shape.head_weights, shape.hidden))
     scoring = (2 * policy + value).sum((1, 2)) / (peak * a.forward_use)  # old logprobs, reference, values
     learning = 3 * (policy + value).sum(2) / (peak * a.train_use)  # [gpus, steps]
@@ -198,6 +210,37 @@ def iteration(model: Model, a: Assumptions, plugin: str, gpus: int, responses: i
     return Iteration(
         average[0], max(0.0, sum(slowest) - sum(average)), average[1], average[2], sending, _optimizer_seconds(model, a, plugin, gpus)
     )  # fmt: skip
+
+
+def iteration_apart(
+    model: Model,
+    a: Assumptions,
+    plugin: str,
+    learning: int,
+    generating: int,
+    responses: int,
+    staleness: int,
+    partial_tokens: int,
+) -> float:
+    """Seconds of an iteration where some GPUs generate, each a rollout worker, and the others learn: the mean of a run's, between the
+    filling of the pipeline and its emptying (`benchmarks.pipeline`).
+
+    Raises:
+        ValueError: as `iteration`.
+    """
+    size = WIDTH * model.weights / 1e9
+
+    def request_s(before: int, new: np.ndarray) -> float:
+        return generation_seconds(model.shape, replace(a, prompt=a.prompt + before), new)
+
+    pipeline = Pipeline(
+        Lengths(math.exp(_middle(a)), a.spread, a.longest), responses, a.rows, generating, request_s,
+        iteration(model, a, plugin, learning, responses, generates=False).total,
+        publish_s=size / a.copy_gb, take_s=size / a.store_gb + size / a.copy_gb,
+        staleness=staleness, partial_tokens=partial_tokens, seed=a.seed,
+    )  # fmt: skip
+    count = 6 + 2 * staleness
+    return float(np.mean(episode_seconds(pipeline, count)[2 + staleness : count - staleness]))
 
 
 def not_hidden(

@@ -20,6 +20,7 @@ from rlvr.journal.journal import Journal
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
 LORA = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"]}
+AHEAD = ["--ray", "--num_rollout_workers", "2", "--max_staleness", "1"]
 COLUMNS = ("run", "steps", "the same", "bytes a token")
 
 
@@ -33,7 +34,8 @@ def variants(out: Path) -> dict[str, tuple[list[str], list[str]]]:
         "zero2, bf16, 2 processes": (TORCHRUN, ["--plugin", "zero2", "--mixed_precision", "bf16"]),
         "fsdp, bf16, 2 processes": (TORCHRUN, ["--plugin", "fsdp", "--mixed_precision", "bf16"]),
         "ray": ([], ["--ray"]),
-        "ray, 1 episode ahead": ([], ["--ray", "--num_rollout_workers", "2", "--max_staleness", "1"]),
+        "ray, 1 episode ahead": ([], AHEAD),
+        "ray, 2 episodes ahead, partial rollouts": ([], [*AHEAD[:-1], "2", "--partial_rollout_tokens", "32"]),
     }
 
 
@@ -62,7 +64,8 @@ def row(name: str, start: list[str], flags: list[str], folder: Path, episodes: i
     """One run, and how many of its steps are the same."""
     command = [sys.executable, *start, "-m", "rlvr"]
     log = folder.with_suffix(".log")
-    words = f"--reward_functions gsm8k_reward_fn --num_episodes {episodes} --journal {episodes} --eval_interval 0 --no_progress"
+    # A preset may add episodes of its own (VAPO's, which fit the critic alone); the journal keeps those too.
+    words = f"--reward_functions gsm8k_reward_fn --num_episodes {episodes} --journal {2 * episodes + 10} --eval_interval 0 --no_progress"
     with log.open("a") as file:
         if not (folder / "actor" / "modeling").is_dir():
             train = [
@@ -82,8 +85,8 @@ def row(name: str, start: list[str], flags: list[str], folder: Path, episodes: i
             [*command, "replay", str(folder), "--bisect", "--json"], stdout=subprocess.PIPE, stderr=file, text=True
         )
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    same = sum(step["same"] for step in found)
-    return name, str(episodes), str(same), f"{Journal(folder).bytes_per_token():.1f}"
+    same, steps = sum(step["same"] for step in found), len(Journal(folder).steps())
+    return name, str(max(steps, episodes)), str(same), f"{Journal(folder).bytes_per_token():.1f}"
 
 
 def table(rows: list[tuple[str, ...]]) -> str:

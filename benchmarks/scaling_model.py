@@ -2,6 +2,7 @@
 
     uv run python -m benchmarks.scaling_model --gpus 8 64 512 1024 --model 7b
     uv run python -m benchmarks.scaling_model --gpus 8 64 512 1024 --model 7b --weak
+    uv run python -m benchmarks.scaling_model --gpus 64 512 --model 7b --apart      # rollout workers, generation ahead
 
 Nothing here is measured: it is arithmetic on assumptions, each of which is a flag (docs/scaling.md gives their sources).
 Operations and bytes are those of `benchmarks.floors`, memory is `rlvr train --dry_run`'s, what is sent is
@@ -21,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.paper import MODELS, Assumptions, Model, iteration
+from benchmarks.paper import MODELS, Assumptions, Model, iteration, iteration_apart
 from benchmarks.traffic import PLUGINS
 
 
@@ -76,6 +77,29 @@ def rows(model: Model, a: Assumptions, plugins: Sequence[str], gpus: Sequence[in
     return found
 
 
+APART = ("GPUs learning", "generating", "--max_staleness", "--partial_rollout_tokens", "iteration s", "a GPU's responses beside together")  # fmt: skip
+AHEAD = ((0, 0), (1, 0), (2, 0), (2, 2048), (4, 0), (4, 1024))
+"""(`--max_staleness`, `--partial_rollout_tokens`) of `rows_apart`."""
+
+
+def rows_apart(model: Model, a: Assumptions, plugin: str, gpus: Sequence[int]) -> list[list[str]]:
+    """A table of runs whose rollout workers have GPUs of their own: so many learn, and with them generate a quarter, a half, three quarters
+    or as many, what is best for a GPU. Last the responses a second and GPU, beside those of GPUs that all generate and then learn."""
+    found = []
+    for count in gpus:
+        together = iteration(model, a, plugin, count, a.responses).total
+        found.append([str(count), "the same", "", "", f"{together:.1f}", "1.00"])
+        for staleness, partial_tokens in AHEAD:
+            tried = []
+            for generating in (count // 4, count // 2, 3 * count // 4, count):
+                seconds = iteration_apart(model, a, plugin, count, generating, a.responses, staleness, partial_tokens)
+                tried.append(((count + generating) * seconds, generating, seconds))
+            work, generating, seconds = min(tried)
+            cells = [str(count), str(generating), str(staleness), str(partial_tokens)]
+            found.append([*cells, f"{seconds:.1f}", f"{together * count / work:.2f}"])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="7b", choices=MODELS)
@@ -83,6 +107,11 @@ def main() -> None:
     parser.add_argument("--plugins", nargs="+", default=list(PLUGINS), choices=PLUGINS)
     parser.add_argument(
         "--weak", action="store_true", help="as many responses for each GPU as the first number of them has"
+    )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="GPUs that generate apart from those that learn, with generation ahead (fsdp)",
     )
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/scaling.md")
     for each in fields(Assumptions):
@@ -92,16 +121,20 @@ def main() -> None:
         )
     given = parser.parse_args()
     a = Assumptions(**{each.name: getattr(given, each.name) for each in fields(Assumptions)})
+    columns = APART if given.apart else COLUMNS
     try:
-        found = rows(MODELS[given.model], a, given.plugins, given.gpus, given.weak)
+        if given.apart:
+            found = rows_apart(MODELS[given.model], a, "fsdp", given.gpus)
+        else:
+            found = rows(MODELS[given.model], a, given.plugins, given.gpus, given.weak)
     except ValueError as error:
         parser.error(str(error))
     if given.markdown:
-        for cells in (COLUMNS, ["---"] * len(COLUMNS), *found):
+        for cells in (columns, ["---"] * len(columns), *found):
             print("| " + " | ".join(cells) + " |")
         return
     table = Table(title=f"{given.model}, {a.gpu}, {'weak' if given.weak else 'strong'} scaling")
-    for column in COLUMNS:
+    for column in columns:
         table.add_column(column, justify="left" if column in ("plugin", "fits") else "right")
     for cells in found:
         table.add_row(*cells)

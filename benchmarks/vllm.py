@@ -12,6 +12,7 @@ differs, a run does not end, or the engine's probabilities are further from the 
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,20 +22,21 @@ from typing import Any
 
 from benchmarks.machine import processor
 
+ROOT = Path(__file__).parents[1]
 MODEL = "smollm2-135m"
 PROMPTS, TOKENS = 8, 32
 EPISODES = 4
-FLAGS = f"""--pretrain {MODEL} --reward_functions gsm8k_reward_fn --estimator grpo --num_generations 4 --kl_coef 0 --lr 1e-5 --warmup_steps 0
---experience_batch_size 16 --generation_batch_size 8 --train_batch_size 8 --accumulation_steps 1 --num_episodes {EPISODES} --max_new_tokens 24
---max_length 200 --max_samples 64 --eval_interval 0 --eval_samples 4 --num_threads 1 --mixed_precision fp32 --save_interval 0
+FLAGS = f"""--pretrain {MODEL} --reward_functions reward.py:letters --estimator grpo --num_generations 4 --kl_coef 0 --lr 1e-5 --warmup_steps 0
+--experience_batch_size 8 --generation_batch_size 4 --train_batch_size 8 --accumulation_steps 1 --num_episodes {EPISODES} --max_new_tokens 16
+--max_length 160 --max_samples 64 --eval_interval 0 --eval_samples 1 --num_threads 1 --mixed_precision fp32 --save_interval 0
 --num_sample_generations 0 --no_progress"""
+REWARD = "def letters(response: str) -> float:\n    return response.count('e') / 10\n"
+"""Pays something for nearly every response, so that the weights move."""
 WORKERS = "--ray --num_rollout_workers 1 --max_reward_workers 1"
 RUNS = {
-    "hf, one process": "",
-    "vllm, one process": "--engine vllm",
-    "vllm, a rollout worker on Ray": f"--engine vllm {WORKERS}",
-    "the same, --max_staleness 1": f"--engine vllm {WORKERS} --max_staleness 1",
-    "the same, --max_staleness 2 --partial_rollout_tokens 8": f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 8",
+    "in one process": "",
+    "a rollout worker on Ray": WORKERS,
+    "the same, --max_staleness 2 --partial_rollout_tokens 6": f"{WORKERS} --max_staleness 2 --partial_rollout_tokens 6",
 }
 COLUMNS = (
     "run",
@@ -108,17 +110,12 @@ def greedy() -> tuple[int, int, float]:
 def run(flags: str) -> tuple[str, ...]:
     """Train, and read the metrics."""
     with tempfile.TemporaryDirectory(prefix="rlvr") as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "rlvr",
-            "train",
-            *FLAGS.split(),
-            *flags.split(),
-            "--save_path",
-            f"{folder}/run",
-        ]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        Path(f"{folder}/reward.py").write_text(REWARD)
+        words = f"{FLAGS} --engine vllm {flags} --save_path run".split()
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run(
+            [sys.executable, "-m", "rlvr", "train", *words], check=True, stdout=sys.stderr, cwd=folder, env=environment
+        )
         rows = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if "sampler/kl" in row]
     seconds = sorted(row["time/episode"] for row in rows[1:])[len(rows[1:]) // 2]
