@@ -5,10 +5,10 @@ Parsing, `--help`, completion, the docs' page of settings, the checks before a r
 
 import ast
 import inspect
-import textwrap
+import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, Literal, Union
@@ -82,7 +82,8 @@ def catalog(kind: type) -> tuple[Section, ...]:
     return tuple(_section(f.name, typing.get_type_hints(kind)[f.name]) for f in fields(kind))
 
 
-def flags_by_spelling(kind: type) -> dict[str, Flag]:
+@cache
+def flags_by_spelling(kind: type) -> Mapping[str, Flag]:
     """Each name that the command line takes (underscores, no dashes before it) -> its flag."""
     return {spelling: flag for section in catalog(kind) for flag in section.flags for spelling in flag.spellings}
 
@@ -157,10 +158,9 @@ def _field_texts(kind: type) -> dict[str, str]:
 
 
 def _texts_in(kind: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(body, ast.ClassDef)
     texts = {}
-    for before, after in zip(body.body, body.body[1:], strict=False):
+    body = _bodies(sys.modules[kind.__module__])[kind.__name__]
+    for before, after in zip(body, body[1:], strict=False):
         if (
             isinstance(before, ast.AnnAssign)
             and isinstance(before.target, ast.Name)
@@ -169,6 +169,13 @@ def _texts_in(kind: type) -> dict[str, str]:
         ):
             texts[before.target.id] = " ".join(str(after.value.value).split())
     return texts
+
+
+@cache
+def _bodies(module: types.ModuleType) -> dict[str, list[ast.stmt]]:
+    """By name of a class in this module, its statements. (`inspect.getsource` of a class parses the module anew each time.)"""
+    found = ast.parse(inspect.getsource(module)).body
+    return {statement.name: statement.body for statement in found if isinstance(statement, ast.ClassDef)}
 
 
 def show(value: Any) -> str:

@@ -1,7 +1,8 @@
 """Trees of settings: dataclasses of dataclasses, built from nested dictionaries and YAML with every mistake named."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,8 @@ from rlvr.config.files import parse_yaml, read_text
 from rlvr.errors import did_you_mean
 
 T = TypeVar("T")
+_reader: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""By kind of tree. Making one takes longer than all that it reads, and a command reads its settings a dozen times."""
 
 
 def forbid_unknown(kind: type[T]) -> type[T]:
@@ -48,7 +51,7 @@ def build(kind: type[T], tree: Mapping[str, Any]) -> T:
         UserError: an unknown section or field, or a value of the wrong type; the message names each.
     """
     try:
-        return TypeAdapter(kind).validate_python(_with_lists(kind, tree))
+        return _reader(kind).validate_python(_with_lists(kind, tree))
     except ValidationError as error:
         raise UserError("config: " + "; ".join(_describe(kind, e) for e in error.errors())) from None
 
