@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 import leftovers
 import pytest
+from ranks import Ranks
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -123,3 +124,11 @@ def exact_norms(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for norm in (LlamaRMSNorm, Qwen2RMSNorm):
         monkeypatch.setattr(norm, "forward", forward)
+
+
+@pytest.fixture(scope="session")
+def ranks(clean_env: dict[str, str]) -> Iterator[Ranks]:
+    """Starts the processes of a run, which needn't import anything."""
+    started = Ranks(clean_env)
+    yield started
+    started.close()

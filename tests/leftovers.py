@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 
 MARK = "RLVR_TESTS_OF"  # in the environment of this process and of all that it and they start
-# These serve one interpreter and end with it: the reader of difficult golds, and Python's own.
-LASTING = ("rewards.maths.fallback", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# These serve one interpreter and end with it: the reader of difficult golds, Python's own, and what forks ranks for tests.
+LASTING = ("rewards.maths.fallback", "multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.ranks")
 GRACE_S = 10.0
 
 

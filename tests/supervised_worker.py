@@ -1,10 +1,5 @@
-"""Run by `test_supervised.py` under torchrun: trains small models and lets rank 0 save their weights.
+"""Run by `tests/distributed/test_supervised.py` in two processes: trains small models and lets rank 0 save their weights."""
 
-torchrun --nproc_per_node=2 tests/distributed/supervised_worker.py FOLDER
-"""
-
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,13 +29,9 @@ def train_all() -> dict[str, dict[str, Any]]:
     return results
 
 
-def main(path: Path) -> None:
+def main(path: str) -> None:
     info = processes.start(seed=0, num_threads=1)
     results = train_all()
     if info.is_main:
         torch.save(results, path)
     processes.barrier()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -160,25 +160,12 @@ def test_several_data_sets_have_a_column_each(tmp_path: Path, capsys) -> None:
     assert "1.jsonl" in table and "builtin" in table and "95 % interval" in table
 
 
-def test_two_processes_share_the_problems(tmp_path: Path, capsys, clean_env) -> None:
-    import subprocess
-    import sys
-
+def test_two_processes_share_the_problems(tmp_path: Path, capsys, ranks) -> None:
     words = ["tiny", "--max-samples", "10", "--generation_batch_size", "4", *SMALL, "--save_path"]
     one = evaluate(capsys, *words, tmp_path / "one")
-    run = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node=2",
-        "--standalone",
-        "scripts/evaluate.py",
-    ]
-    done = subprocess.run(
-        [*run, *words, str(tmp_path / "two"), "--json"], env=clean_env, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) | {"save_path": ""} == one | {"save_path": ""}  # greedy: whoever answers
+    first, second = ranks.ended([["scripts/evaluate.py", *words, tmp_path / "two", "--json"]] * 2)
+    assert (first.status, second.status, second.out) == (0, 0, ""), first.err + second.err
+    assert json.loads(first.out) | {"save_path": ""} == one | {"save_path": ""}  # greedy: whoever answers
 
 
 @pytest.mark.parametrize(

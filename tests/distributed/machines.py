@@ -1,22 +1,18 @@
 """Run by `test_multi_node.py`: pairs of processes that stand for two machines, with a current folder each.
 
-python tests/distributed/machines.py FOLDER: forks every case from one process (see `tests/faults/forking.py`) and writes
-FOLDER/said.json: case -> for each rank [exit status, what it printed].
+`main` forks every case from its process (see `tests/faults/forking.py`) and writes FOLDER/said.json: case -> for each rank [exit
+status, what it printed].
 """
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+from saved_models import save_micro_model
 
-from saved_models import save_micro_model  # noqa: E402
-
-from tests.faults.forking import Launch, import_all  # noqa: E402
+from tests.faults.forking import Launch
 
 FLAGS = (
     "--pretrain model --prompt_dataset data.jsonl --question_column question --reward_functions reward.py:pays "
@@ -91,8 +87,8 @@ def fail() -> None:
     raise UserError("the second machine has run out of luck")
 
 
-def main(root: Path) -> None:
-    import_all()
+def main(folder: str) -> None:
+    root = Path(folder)
     m = Machines(root)
     said = {
         "other settings": m.run("--save_path", "x", of_second="--lr 2e-3 --save_interval 2"),
@@ -115,7 +111,3 @@ def main(root: Path) -> None:
     save_micro_model(m.folders[1] / "model", seed=1)
     said["other weights"] = m.run("--save_path", "y")
     (root / "said.json").write_text(json.dumps(said))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Two processes give one process's losses, for each plugin, through the real command, with recorded responses.
+"""Two processes give one process's losses, for each plugin, through the real command, with recorded responses; once under torchrun.
 
 Tolerance: 2e-5 relative (or 1e-6 absolute) on every loss and gradient norm of every episode, in float32: the sums over
 tokens are taken in another order, and the optimizer carries the difference on from step to step. The divergence is a sum
@@ -51,52 +51,42 @@ def recorded(tmp_path_factory) -> Path:
     return path
 
 
-def run(
-    folder: Path, data: Path, plugin: str, processes: int, env: dict[str, str], *flags: str
-) -> list[dict[str, float]]:
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"),
-        *(str(ROOT / "scripts" / "train_rlvr.py"), "--reward_functions", "gsm8k_reward_fn", "--engine", "replay"),
-        *("--prompt_dataset", str(data), "--save_path", str(folder), "--plugin", plugin, "--num_threads", "1"),
-        *(
-            "--num_episodes",
-            "3",
-            "--experience_batch_size",
-            "32",
-            "--train_batch_size",
-            "8",
-            "--accumulation_steps",
-            "2",
-        ),
-        *("--max_new_tokens", "40", "--kl_coef", "0.05", "--save_interval", "0"),
-        *(
-            "--eval_datasets",
-            str(data),
-            str(data.with_name("other.jsonl")),
-            "--eval_interval",
-            "1",
-            "--eval_samples",
-            "40",
-        ),
-        *("--generation_batch_size", "16"),
-        *flags,
-    ]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+def words(folder: Path, data: Path, plugin: str, *more: str) -> list[str]:
+    """Flags of a run."""
+    flags = (
+        f"--reward_functions gsm8k_reward_fn --engine replay --prompt_dataset {data} --save_path {folder} --plugin {plugin} "
+        "--num_threads 1 --num_episodes 3 --experience_batch_size 32 --train_batch_size 8 --accumulation_steps 2 "
+        "--max_new_tokens 40 --kl_coef 0.05 --save_interval 0 --eval_interval 3 --eval_samples 24 "
+        f"--generation_batch_size 16 --eval_datasets {data} {data.with_name('other.jsonl')}"
+    )
+    return [*flags.split(), *more]
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
-def alone(recorded, tmp_path_factory, clean_env) -> list[dict[str, float]]:
-    return run(tmp_path_factory.mktemp("alone"), recorded, "ddp", 1, clean_env)
+def alone(recorded, tmp_path_factory, ranks) -> list[dict[str, float]]:
+    folder = tmp_path_factory.mktemp("alone")
+    ranks.done(1, "train", *words(folder, recorded, "ddp"))
+    return metrics(folder)
 
 
 @pytest.mark.parametrize("plugin", ["ddp", "fsdp"])  # the others: test_plugins.py
-def test_a13_a20_a24_two_processes_give_the_losses_of_one(plugin, alone, recorded, tmp_path, clean_env) -> None:
+def test_a13_a20_a24_two_processes_give_the_losses_of_one(plugin, alone, recorded, tmp_path, ranks, clean_env) -> None:
     # So few tokens in a pass that the ranks, whose responses differ in length, would make different numbers of passes.
-    together = run(tmp_path / "run", recorded, plugin, 2, clean_env, "--micro_batch_tokens", "160")
+    flags = words(tmp_path / "run", recorded, plugin, "--micro_batch_tokens", "160")
+    if plugin == "ddp":
+        script = str(ROOT / "scripts" / "train_rlvr.py")
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", script]
+        done = subprocess.run([*launcher, *flags], env=clean_env, capture_output=True, text=True, timeout=250)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    else:
+        ranks.done(2, "train", *flags)
+    together = metrics(tmp_path / "run")
     assert len(together) == len(alone) == 4
-    for mine, theirs in zip(together, alone, strict=True):
+    for mine, theirs in ((together[at], alone[at]) for at in (0, 3)):
         held_out = {name: value for name, value in theirs.items() if name.startswith("eval/")}
         assert {name: mine[name] for name in held_out} == held_out and held_out["eval/other/problems"] == 11
     for mine, theirs in zip(together[1:], alone[1:], strict=True):

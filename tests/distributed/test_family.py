@@ -3,34 +3,28 @@ on right responses, and the coefficient that adapts to the divergence. Recorded 
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from ranks import Ranks
 
 pytestmark = pytest.mark.processes
-ROOT = Path(__file__).parents[2]
 COMPARED = ("train/actor_loss", "loss/positive_lm_avg", "grad_norm/actor", "objective/scores", "objective/kl_coef")
 
 
-def run(folder: Path, data: Path, processes: int, env: dict[str, str]) -> list[dict[str, float]]:
+def run(folder: Path, data: Path, model: str, processes: int, ranks: Ranks) -> list[dict[str, float]]:
     flags = (
+        f"train --pretrain {model} --prompt_dataset {data} --save_path {folder} --mixed_precision fp32 --lr 3e-4 "
         "--reward_functions gsm8k_reward_fn --engine replay --estimator reinforce_pp --positive_lm_coef 0.1 "
         "--kl_coef 0.05 --kl_target 0.01 --kl_horizon 64 --num_episodes 3 --experience_batch_size 32 "
-        "--train_batch_size 8 --accumulation_steps 2 --max_new_tokens 40 --save_interval 0 --num_threads 1"
+        "--num_collect_steps 1 --num_update_steps 1 --train_batch_size 8 --accumulation_steps 2 --max_new_tokens 40 "
+        "--save_interval 0 --num_threads 1"
     )
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"),
-        *(str(ROOT / "scripts" / "train_rlvr.py"), *flags.split()),
-        *("--prompt_dataset", str(data), "--save_path", str(folder)),
-    ]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    ranks.done(processes, *flags.split())
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a13_a20_a24_two_processes_give_the_losses_of_one_without_a_critic(tmp_path, clean_env, tiny_cache) -> None:
+def test_a13_a20_a24_two_processes_give_the_losses_of_one_without_a_critic(tmp_path, ranks, micro_model) -> None:
     rng = random.Random(0)
     rows = []
     for _ in range(64):
@@ -41,7 +35,7 @@ def test_a13_a20_a24_two_processes_give_the_losses_of_one_without_a_critic(tmp_p
         rows.append({"question": f"{a}+{b}", "answer": str(a + b), "response": response})
     data = tmp_path / "recorded.jsonl"
     data.write_text("\n".join(json.dumps(row) for row in rows))
-    alone, together = (run(tmp_path / str(n), data, n, clean_env) for n in (1, 2))
+    alone, together = (run(tmp_path / str(n), data, micro_model, n, ranks) for n in (1, 2))
     assert len(together) == len(alone) == 3
     for mine, theirs in zip(together, alone, strict=True):
         for name in COMPARED:

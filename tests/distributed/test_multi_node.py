@@ -25,10 +25,8 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def said(folder, clean_env) -> Said:
-    command = [sys.executable, str(ROOT / "tests" / "distributed" / "machines.py"), str(folder)]
-    done = subprocess.run(command, env=clean_env, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+def said(folder, ranks) -> Said:
+    ranks.done(1, "tests.distributed.machines:main", folder, limit_s=280)
     return json.loads((folder / "said.json").read_text())
 
 

@@ -1,7 +1,8 @@
 """Whole runs as processes of their own within a second: everything is imported once, then each process is forked.
 
 Importing ColossalAI takes about 10 s; forking what has imported it takes milliseconds. The forks join a process group of
-their own and run the command as a user does. Nothing of a run happens in the process that forks.
+their own and run the command as a user does. Nothing of a run happens in the process that forks. `tests/ranks.py` is such a
+process for tests.
 """
 
 import ctypes
@@ -15,7 +16,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 Hook = Callable[[int], None]
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -59,7 +62,8 @@ class Launch:
     """A run to be started.
 
     Attributes:
-        commands: of each process: `train`, `sft` or `reward-model`, and flags.
+        commands: of each process: the words behind `rlvr`; a script (`.py`) with its words; or `module:function`, and what it is
+            called with.
         hook: called in each process, with its rank, before the command.
         namespaces: network namespace of each process, by name; none: all in this one.
         address: where rank 0 listens.
@@ -136,12 +140,20 @@ class Launch:
 
 
 def _call(command: Sequence[str]) -> int:
-    from rlvr.cli.main import main
-
+    module, _, name = command[0].partition(":")
     try:
+        if name:
+            getattr(import_module(module), name)(*command[1:])
+            return 0
+        if module.endswith(".py"):
+            sys.argv = list(command)
+            run_path(module, run_name="__main__")
+            return 0
+        from rlvr.cli.main import main
+
         return main(list(command))
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
 
 
 def _drain(pipe: int) -> str:
