@@ -7,11 +7,10 @@ import pytest
 
 from rlvr.cli.main import main
 
-pytestmark = pytest.mark.usefixtures("tiny_cache")
 PLAN = """
 seeds: [0, 1]
 settings:
-  pretrain: tiny
+  pretrain: MODEL
   reward_functions: [gsm8k_reward_fn]
   num_episodes: 1
   experience_batch_size: 16
@@ -20,6 +19,11 @@ settings:
   accumulation_steps: 1
   eval_samples: 8
   eval_interval: 1
+  max_new_tokens: 8
+  max_length: 96
+  max_samples: 32
+  num_update_steps: 1
+  num_threads: 1
 grid:
   estimator: [gae, reinforce_pp]
 targets: [0.0]
@@ -27,9 +31,9 @@ targets: [0.0]
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Path:
+def plan(tmp_path: Path, micro_model: str) -> Path:
     path = tmp_path / "plan.yaml"
-    path.write_text(PLAN)
+    path.write_text(PLAN.replace("MODEL", micro_model))
     return path
 
 
@@ -45,21 +49,18 @@ def test_a_study_goes_on_where_it_was_stopped(plan: Path, tmp_path: Path, capsys
     assert (tmp_path / "runs" / "gae" / "seed-0" / "metrics.jsonl").read_text() == before
     assert len(json.loads((tmp_path / "kept.json").read_text())["runs"]) == 4
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
-    plan.write_text(PLAN.replace("num_episodes: 1", "num_episodes: 2"))
+    plan.write_text(plan.read_text().replace("num_episodes: 1", "num_episodes: 2"))
     assert main(words) == 2 and "was made with num_episodes 1" in capsys.readouterr().err
     assert main([*words, "--report_only"]) == 0
 
 
 @pytest.mark.processes
-def test_a_run_that_fails_is_told_of_after_the_others(plan: Path, tmp_path: Path, capsys) -> None:
-    plan.write_text(
-        PLAN.replace("  estimator: [gae", "  pretrain: [tiny, ./no-such-model]\n  estimator: [gae").replace(
-            "  pretrain: tiny\n", ""
-        )
-    )
+def test_a_run_that_fails_is_told_of_after_the_others(plan: Path, tmp_path: Path, micro_model: str, capsys) -> None:
+    models = f"  model:\n    there: {{pretrain: {micro_model}}}\n    nowhere: {{pretrain: ./no-such-model}}\n"
+    plan.write_text(plan.read_text().replace("grid:\n", f"grid:\n{models}").replace(f"  pretrain: {micro_model}\n", ""))
     assert main(["study", str(plan), "--out", str(tmp_path / "runs"), "--only", "gae", "--seeds", "0"]) == 2
     said = capsys.readouterr()
-    assert "tiny, gae seed 0: done" in said.out and "failed: ./no-such-model, gae seed 0" in said.err
+    assert "there, gae seed 0: done" in said.out and "failed: nowhere, gae seed 0" in said.err
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from ranks import Ranks
 from trainer_harness import FixedEngine, LetterTokenizer, StopAfter, loader, make_trainer, weights
 
 from rlvr.scorers.rules import RLVRRewardModel
@@ -17,8 +15,6 @@ from rlvr.trainer.base import Interrupted
 from rlvr.trainer.ppo import PPOTrainer
 
 pytestmark = pytest.mark.usefixtures("process")
-ROOT = Path(__file__).parents[2]
-
 FULL, EMPTY = (5, 5, 1), (7, 8, 1)
 """Responses that are all F, and that have none."""
 SAME, MIXED = [FULL, FULL], [FULL, EMPTY]
@@ -167,16 +163,13 @@ def test_a_response_without_score_gives_no_signal() -> None:
 
 
 @pytest.mark.processes
-def test_a24_processes_draw_together_and_end(tmp_path: Path, clean_env: dict[str, str], tiny_cache: Path) -> None:
+def test_a24_processes_draw_together_and_end(tmp_path: Path, ranks: Ranks, tiny_cache: Path) -> None:
     """Two processes whose groups differ in number: both take part in every refill, and neither waits for ever."""
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"),
-        *(str(ROOT / "scripts" / "train_rlvr.py"), "--reward_functions", "gsm8k_reward_fn", "--preset", "dapo"),
-        *("--save_path", str(tmp_path / "run"), "--num_episodes", "2", "--experience_batch_size", "24"),
-        *("--num_generations", "2", "--train_batch_size", "12", "--max_refills", "3", "--eval_samples", "4"),
-    ]
-    done = subprocess.run(command, env=os.environ | clean_env, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    flags = (
+        "--reward_functions gsm8k_reward_fn --preset dapo --num_episodes 2 --experience_batch_size 24 --num_generations 2 "
+        "--train_batch_size 12 --max_refills 3 --eval_samples 4 --num_threads 1"
+    )
+    ranks.done(2, "train", *flags.split(), "--save_path", tmp_path / "run")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if "dynamic/refills" in row]
     assert len(rows) == 2

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,6 @@ from rlvr.run.parts import make_models
 from rlvr.validate.ppo import check_config, plan_batches
 
 pytestmark = pytest.mark.usefixtures("process", "tiny_cache")
-ROOT = Path(__file__).parents[2]
 BATCH = collate([torch.tensor([5, 6, 7]), torch.tensor([8])], [torch.tensor([9, 10]), torch.tensor([11, 12, 1])])
 SHORT = {
     "rollout": {"experience_batch_size": 16},
@@ -99,7 +96,7 @@ def test_the_whole_command_and_its_resumption(tmp_path, lora_file, capsys) -> No
 
 
 @pytest.mark.processes
-def test_two_processes_give_the_losses_of_one(tmp_path, lora_file, clean_env) -> None:
+def test_two_processes_give_the_losses_of_one(tmp_path, lora_file, ranks) -> None:
     rows = [
         {"question": f"{a}+{a}", "answer": str(2 * a), "response": f"<answer>{2 * a + a % 2}</answer>"}
         for a in range(10, 42)
@@ -113,10 +110,7 @@ def test_two_processes_give_the_losses_of_one(tmp_path, lora_file, clean_env) ->
     metrics = []
     flags += ["--lora_config", lora_file, "--prompt_dataset", str(data), "--save_path"]
     assert main(["train", *flags, str(tmp_path / "1")]) == 0
-    launch = [sys.executable, *"-m torch.distributed.run --nproc_per_node=2 --standalone".split()]
-    command = [*launch, str(ROOT / "scripts" / "train_rlvr.py"), *flags, str(tmp_path / "2")]
-    done = subprocess.run(command, env=clean_env, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    ranks.done(2, "train", *flags, tmp_path / "2")
     for count in ("1", "2"):
         metrics.append([json.loads(line) for line in (tmp_path / count / "metrics.jsonl").read_text().splitlines()])
     for one, two in zip(*metrics, strict=True):
