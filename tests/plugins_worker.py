@@ -1,11 +1,8 @@
 """Run by `tests/distributed/test_plugins.py` in 1, 2 and 4 processes: trains a small model under each plugin, and lets rank 0
 save what came of it.
-
-torchrun --nproc_per_node=2 tests/plugins_worker.py FOLDER
 """
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -250,14 +247,10 @@ CONVERSIONS = (
 )
 
 
-def main(folder: Path) -> None:
+def main(folder: str) -> None:
     info = processes.start(seed=0, num_threads=1)
-    results = everything(folder)
+    results = everything(Path(folder))
     if info.is_main:
-        torch.save(results, folder / "results.pt")
+        torch.save(results, Path(folder) / "results.pt")
     processes.barrier()
     processes.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

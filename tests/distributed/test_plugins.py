@@ -7,17 +7,15 @@ bf16 against float32: 3 % relative or 2e-2 absolute, weights on average 1e-3 apa
 nearly 0 its rounding decides which way Adam's step goes.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from plugins_worker import CONVERSIONS, KINDS, LAYOUTS, STOPPED, everything
+from ranks import Ranks
 
 pytestmark = pytest.mark.processes
-WORKER = Path(__file__).parents[1] / "plugins_worker.py"
 COMPARED = (
     "train/actor_loss",
     "train/critic_loss",
@@ -38,9 +36,9 @@ SIZES = (1, 2, 4)
 class Results(dict[int, dict[str, Any]]):
     """What the worker gives, by number of processes; made when it is first asked for."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, folder: Path, ranks: Ranks) -> None:
         super().__init__()
-        self.folder, self.env = folder, env
+        self.folder, self.ranks = folder, ranks
 
     def __missing__(self, size: int) -> dict[str, Any]:
         folder = self.folder / str(size)
@@ -48,17 +46,14 @@ class Results(dict[int, dict[str, Any]]):
         if size == 1:
             self[1] = everything(folder)
             return self[1]
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={size}", "--standalone"]
-        command += [str(WORKER), str(folder)]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=280)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        self.ranks.done(size, "plugins_worker:main", folder, limit_s=280)
         self[size] = torch.load(folder / "results.pt", weights_only=True)
         return self[size]
 
 
 @pytest.fixture(scope="module")
-def results(process, clean_env, tmp_path_factory) -> Results:
-    return Results(tmp_path_factory.mktemp("plugins"), clean_env)
+def results(process, ranks, tmp_path_factory) -> Results:
+    return Results(tmp_path_factory.mktemp("plugins"), ranks)
 
 
 def check(mine: dict[str, Any], theirs: dict[str, Any], rel: float, rounding: float, apart: float) -> None:
