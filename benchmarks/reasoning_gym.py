@@ -23,7 +23,7 @@ ENTRIES = 8
 SETTINGS: dict[str, Any] = {
     "algo": {"kl_coef": 0.0},
     "model": {"pretrain": "tiny"},
-    "rollout": {"experience_batch_size": 8, "max_new_tokens": 16, "max_length": 4096},
+    "rollout": {"experience_batch_size": 8, "max_new_tokens": 16, "max_length": 8192},
     "train": {"num_episodes": 1, "train_batch_size": 8, "num_threads": 1},
     "reward": {"reward_functions": ["reasoning_gym_reward_fn"]},
     "eval": {"eval_samples": 2},
