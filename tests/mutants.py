@@ -58,6 +58,8 @@ MUTANTS = [
     Mutant("partial rollouts: the weights of the episode sample no rest", "rlvr/ray/ahead.py", "share = left if weights.version == self.last else", "share =", "tests/on_ray/test_partial.py"),
     Mutant("partial rollouts: the logprobs of the newest part alone", "rlvr/rollout/engine.py", "both(begun.logprobs, more.logprobs)", "more.logprobs", "tests/on_ray/test_partial.py"),
     Mutant("partial rollouts: what is there of a response is forgotten", "rlvr/ray/roles.py", "ids = ((*p.ids, *r.response_ids.tolist()) for", "ids = ((*p.ids,) for", "tests/on_ray/test_partial.py"),
+    Mutant("4 bits: scales without their offset", "rlvr/models/quantized.py", "offset=self.offset,", "offset=0 * self.offset,", "tests/models/test_quantized.py", "rounded_and"),
+    Mutant("4 bits: an adapter is merged into the whole base", "rlvr/models/lora_config.py", "if base is not None and base.quantization:", "if False:", "tests/models/test_quantized.py", "goes_over"),
     Mutant("value clip", LOSSES, "loss = torch.maximum(loss, bounded_loss)", "loss = torch.minimum(loss, bounded_loss)", "tests/core/test_losses.py"),
     Mutant("response mask left out of the loss", LOSSES, "return masked_sum(per_token, mask) / (size.tokens or 1.0)", "return per_token.sum() / (size.tokens or 1.0)", "tests/core/test_aggregate.py"),
     Mutant("accumulation: divided by the micro-batch, not the step", LOSSES, "dim=1).sum() / (size.sequences or 1.0)", "dim=1).mean()", "tests/core/test_aggregate.py"),

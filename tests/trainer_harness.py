@@ -19,7 +19,7 @@ from rlvr.data.sampling import PromptSampler
 from rlvr.experience.experience import Experience
 from rlvr.models.actor import Actor, ActorWithValues
 from rlvr.models.critic import Critic
-from rlvr.models.lora import apply_lora, copy_sharing
+from rlvr.models.lora import apply_lora, copy_sharing, quantize_base
 from rlvr.models.lora_config import LoraSettings
 from rlvr.rollout.engine import Engine, Rollout, Sampling
 from rlvr.scorers.rules import RLVRRewardModel
@@ -94,17 +94,25 @@ def loader(per_step: int = 32, count: int = 40, seed: int = 0) -> PromptLoader:
 
 def make_trainer(folder: Path | None = None, **changes: Any) -> PPOTrainer:
     """A trainer over fresh models that are the same each time. `changes` are its arguments, settings by their flags, or
-    plugin, family, lr, steps, precision, lora (settings: the models get adapters, and there is no initial model), shared (no
-    critic: the actor gives values), sizes (of 3d: tp, pp, ...)."""
+    plugin, family, lr, steps, precision, lora (settings: the models get adapters, and there is no initial model), in_4bit (their
+    base), shared (no critic: the actor gives values), sizes (of 3d: tp, pp, ...)."""
     known = {*inspect.signature(PPOTrainer).parameters, *Sampling.__dataclass_fields__}
     settings = changes.pop("settings", {})
     c = SimpleNamespace(
-        plugin="ddp", family="llama", lr=1e-2, steps=48, precision="fp32", lora=None, shared=False, sizes={}
+        plugin="ddp",
+        family="llama",
+        lr=1e-2,
+        steps=48,
+        precision="fp32",
+        lora=None,
+        in_4bit=False,
+        shared=False,
+        sizes={},
     )
     for name in list(vars(c)):
         setattr(c, name, changes.pop(name, getattr(c, name)))
     settings |= {name: changes.pop(name) for name in list(changes) if name not in known}
-    actor, critic = make_roles(c.family, c.lora, c.shared)
+    actor, critic = make_roles(c.family, c.lora, c.shared, c.in_4bit)
     has_critic = get_estimator(settings.get("estimator", "gae")).critic and not c.shared
     learned = [[p for p in role.parameters() if p.requires_grad] for role in (actor, critic)]
     optims = [torch.optim.AdamW(parameters, lr=c.lr, fused=True) for parameters in learned]
@@ -139,12 +147,14 @@ def settings_of(**flat: Any) -> Config:
     return merge(Config(), by_section(flat))
 
 
-def make_roles(family: str, lora: LoraSettings | None, shared: bool) -> tuple[Actor, Critic]:
+def make_roles(family: str, lora: LoraSettings | None, shared: bool, in_4bit: bool = False) -> tuple[Actor, Critic]:
     """Actor and critic; with LoRA over one base."""
     kind = ActorWithValues if shared else Actor
     base = tiny_model(family)
     if lora is None:
         return kind(base), Critic(tiny_model(family).base_model)
+    if in_4bit:
+        quantize_base(base)
     trunk = copy_sharing(base.base_model)
     return kind(apply_lora(base, lora)), Critic(apply_lora(trunk, lora))
 

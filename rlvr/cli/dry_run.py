@@ -207,7 +207,7 @@ def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig, cut
     yield f"  {'role':<20}{'weights':>12}{'bytes':>12}{'gradients':>12}{'optimizer':>12}"
     for role in memory.roles:
         sizes = (readable(size) for size in (role.parameters, role.gradients, role.optimizer))
-        yield f"  {role.name:<20}{role.count:>12,}" + "".join(f"{size:>12}" for size in sizes)
+        yield f"  {role.name:<20}{role.count + role.packed:>12,}" + "".join(f"{size:>12}" for size in sizes)
     yield f"  {'phase':<20}{'at its peak':>12}{'models hold':>12}  and besides"
     for phase in memory.phases:
         passing = ", ".join(f"{name} {readable(size)}" for name, size in phase.passing.items() if size)
@@ -223,7 +223,7 @@ def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig, cut
             f"  WARNING: this does not fit: {launch.device.type} has {readable(room)}"
             + (f" for {processes} processes" if processes > 1 else "")
             + ". What helps: fewer --generation_batch_size and --train_batch_size (with more --accumulation_steps), a lower --max_length, "
-            "--grad_checkpoint, --lora_config, or a plugin that shards"
+            "--grad_checkpoint, --lora_config (and --load_in_4bit with it), or a plugin that shards"
         )
 
 

@@ -137,6 +137,23 @@ def has_fixed_lambda(c: Any) -> bool:
     return c.algo.lam_alpha is None
 
 
+# Adapters.
+
+
+def _continues_adapter(c: Any) -> bool:
+    """A reward model's adapter is merged before it is trained further."""
+    return is_adapter(c.model.checkpoint_path) and not hasattr(c.data, "preference_dataset")
+
+
+@condition(
+    why=" without LoRA: all weights learn, and 4 bits can't",
+    instead="give --lora_config FILE (docs/lora.md)",
+)
+def trains_adapters(c: Any) -> bool:
+    """Adapters learn, over a base model that doesn't."""
+    return c.model.lora_config is not None or _continues_adapter(c)
+
+
 # Terms of the loss and what they compare with.
 
 

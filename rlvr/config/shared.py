@@ -43,6 +43,9 @@ class StartConfig:
     lora_config: str | None = None
     """JSON file with LoRA settings (keys of peft's LoraConfig: r, lora_alpha, target_modules, ...; docs/lora.md). Default:
     all weights learn."""
+    load_in_4bit: Annotated[bool, read_when(run.trains_adapters, off=False)] = False
+    """Hold the base model under the adapters in 4 bits (QLoRA: NF4 with double quantisation, by bitsandbytes): its decoder's
+    linear layers take an eighth of the memory, and every pass more time (docs/lora.md)."""
     lora_merge: bool = True
     """Save whole models at the end, with the adapters merged; else the adapters only."""
     grad_checkpoint: bool = False

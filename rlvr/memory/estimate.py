@@ -9,7 +9,7 @@ the rest; and what libraries keep, such as the code that oneDNN compiles for eac
 that cache was here: it cost more to understand than it explained).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rlvr.boost.frozen import Precision
@@ -37,10 +37,11 @@ class RoleMemory:
 
     Attributes:
         name: actor, critic, reference or reward model.
-        count: weights of its own.
-        parameters: weights in the type that they run in.
+        count: weights of its own, but for those in 4 bits.
+        parameters: weights in the type that they run in, and those in 4 bits.
         gradients: with what the plugin needs to exchange them.
         optimizer: moments, and float32 weights where the model's own are shorter.
+        packed: weights in 4 bits.
     """
 
     name: str
@@ -48,10 +49,15 @@ class RoleMemory:
     parameters: int
     gradients: int = 0
     optimizer: int = 0
+    packed: int = 0
 
     @property
     def total(self) -> int:
         return self.parameters + self.gradients + self.optimizer
+
+    def over(self, base: Footprint) -> "RoleMemory":
+        """With the base's weights in 4 bits, which no plugin cuts or casts."""
+        return replace(self, parameters=self.parameters + base.packed_bytes, packed=base.packed)
 
 
 @dataclass(frozen=True)
@@ -129,15 +135,17 @@ def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, leng
     m, run = config.model, precision_of(config.parallel, precision)
     lora, trusts = lora_settings(m), m.trust_remote_code
     make = partial(role_memory, config.parallel, world_size, precision)
-    actor = footprint_of(m.pretrain, run, trusts, lora)
+    learner = partial(footprint_of, precision=run, trust_remote_code=trusts, lora=lora, load_in_4bit=m.load_in_4bit)
+    actor = learner(m.pretrain)
     values = actor.hidden + 1 if m.share_trunk else 0
-    roles = [make("actor", actor.parameters + values, actor.learned + values)]
+    roles = [make("actor", actor.parameters + values, actor.learned + values).over(actor)]
     models = {"actor": actor}
     if _has_critic(config):
-        critic = actor if m.rm_pretrain in (None, m.pretrain) else footprint_of(str(m.rm_pretrain), run, trusts, lora)
+        critic = actor if m.rm_pretrain in (None, m.pretrain) else learner(str(m.rm_pretrain))
         learned = critic.backbone_learned + critic.hidden + 1
         shared = lora is not None and critic is actor and config.parallel.plugin != "fsdp"  # which cuts each role's
-        roles.append(make("critic", learned if shared else critic.backbone_parameters + critic.hidden + 1, learned))
+        role = make("critic", learned if shared else critic.backbone_parameters + critic.hidden + 1, learned)
+        roles.append(role if critic is actor else role.over(critic))
         models["critic"] = critic
     if config.algo.kl_coef and (lora is None or m.ref_model):
         reference = actor if m.ref_model is None else footprint_of(m.ref_model, run, trusts)
@@ -309,7 +317,8 @@ def _decoder_learning(model: Footprint, rows: int, tokens: int, recomputes: bool
     layer = saved // model.layers
     if recomputes:  # the inputs of all layers, and all of one
         saved = model.layers * rows * tokens * model.hidden * FLOAT32 + layer
-    return {"activations": saved, "their gradients": layer // 2}
+    passing = {"activations": saved, "their gradients": layer // 2}
+    return passing | ({"a layer out of 4 bits": model.unpacked_bytes} if model.unpacked_bytes else {})
 
 
 def _head_learning(model: Footprint, chunk: int, on_gpu: bool) -> dict[str, int]:
@@ -364,7 +373,9 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
         attention.install()
     m, is_sft = config.model, isinstance(config, SFTConfig)
     lora = lora_settings(m, continues=is_sft)
-    model = footprint_of(m.pretrain, precision_of(config.parallel, precision), m.trust_remote_code, lora)
+    model = footprint_of(
+        m.pretrain, precision_of(config.parallel, precision), m.trust_remote_code, lora, m.load_in_4bit
+    )
     head = model.hidden  # of a reward model
     count, learned = (
         (model.parameters, model.learned)
@@ -372,7 +383,7 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
         else (model.backbone_parameters + head, model.backbone_learned + head)
     )
     name = "actor" if is_sft else "reward model"
-    role = role_memory(config.parallel, world_size, precision, name, count, learned)
+    role = role_memory(config.parallel, world_size, precision, name, count, learned).over(model)
     rows, tokens = rows_of_a_pass(config, world_size) * _sequences_of_a_row(config), config.data.max_length
     chunk = min(CHUNK_TOKENS, rows * tokens)
     evaluating = {"activations": model.inference_bytes(rows, tokens)}

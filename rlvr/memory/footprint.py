@@ -24,6 +24,7 @@ from rlvr.models.backbone import DTYPE_ARGUMENT
 from rlvr.models.lean_layers import make_lean
 from rlvr.models.loading import TINY, load_config
 from rlvr.models.lora_config import LoraSettings, import_peft
+from rlvr.models.quantized import layers_in_4bit, quantize
 from rlvr.models.tiny import build_tiny_tokenizer, tiny_config
 
 FLOAT32, BFLOAT16 = 4, 2
@@ -42,10 +43,14 @@ def kept_footprints() -> Iterator[None]:
 
 
 def footprint_of(
-    name: str, precision: Precision, trust_remote_code: bool = False, lora: LoraSettings | None = None
+    name: str,
+    precision: Precision,
+    trust_remote_code: bool = False,
+    lora: LoraSettings | None = None,
+    load_in_4bit: bool = False,
 ) -> "Footprint":
     """The footprint of a model; arguments and errors are those of `Footprint`."""
-    asked = (name, precision, trust_remote_code, lora)
+    asked = (name, precision, trust_remote_code, lora, load_in_4bit)
     if _kept is None:
         return Footprint(*asked)
     key = repr(asked)
@@ -62,13 +67,19 @@ class Footprint:
         precision: in which it runs.
         trust_remote_code: as for loading.
         lora: adapters, besides which nothing learns.
+        load_in_4bit: whether the linear layers under them are held in 4 bits.
 
     Raises:
         UserError: there is no such configuration.
     """
 
     def __init__(
-        self, name: str, precision: Precision, trust_remote_code: bool = False, lora: LoraSettings | None = None
+        self,
+        name: str,
+        precision: Precision,
+        trust_remote_code: bool = False,
+        lora: LoraSettings | None = None,
+        load_in_4bit: bool = False,
     ) -> None:
         self.name, self.precision = name, precision
         self._mode = FakeTensorMode()
@@ -76,6 +87,8 @@ class Footprint:
         config, arguments = read_config(name, trust_remote_code), {DTYPE_ARGUMENT: precision.weights}
         with torch.device("meta"):
             self.model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code, **arguments)
+            if load_in_4bit:
+                quantize(self.model)
             if lora is not None:
                 peft = import_peft()
                 peft.inject_adapter_in_model(peft.LoraConfig(**lora.arguments()), self.model)
@@ -86,7 +99,7 @@ class Footprint:
 
     @cached_property
     def parameters(self) -> int:
-        """Weights of the language model; tied ones count once."""
+        """Weights of the language model but for those in 4 bits; tied ones count once."""
         return _count(self.model)
 
     @cached_property
@@ -103,6 +116,22 @@ class Footprint:
     def backbone_learned(self) -> int:
         """Weights that learn without those of the language-model head."""
         return _count(self.model.base_model, learned=True)
+
+    @cached_property
+    def packed(self) -> int:
+        """Weights in 4 bits."""
+        return sum(layer.count for layer in layers_in_4bit(self.model))
+
+    @cached_property
+    def packed_bytes(self) -> int:
+        """Bytes of the weights in 4 bits, with their scales."""
+        return sum(buffer.nbytes for layer in layers_in_4bit(self.model) for buffer in layer.buffers())
+
+    @cached_property
+    def unpacked_bytes(self) -> int:
+        """Bytes of the largest of these layers while its weights are whole."""
+        largest = max((layer.count for layer in layers_in_4bit(self.model)), default=0)
+        return largest * self.precision.computes.itemsize
 
     @property
     def layers(self) -> int:

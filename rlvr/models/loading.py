@@ -176,8 +176,26 @@ def _newer_transformers(folder: Path) -> str | None:
 
 
 def load_config(name: str, trust_remote_code: bool = False) -> PretrainedConfig:
-    """The configuration of model `name`, for which no weights are read."""
-    return _load(AutoConfig.from_pretrained, "configuration", name, trust_remote_code=trust_remote_code)
+    """The configuration of model `name`, for which no weights are read.
+
+    Raises:
+        UserError: it can't be read, or is that of a model whose weights are stored quantised.
+    """
+    config = _load(AutoConfig.from_pretrained, "configuration", name, trust_remote_code=trust_remote_code)
+    stored = getattr(config, "quantization_config", None)
+    if stored is not None:
+        method = stored.get("quant_method") if isinstance(stored, dict) else getattr(stored, "quant_method", None)
+        raise UserError(
+            f"the weights of the model {name!r} are stored quantised ({str(getattr(method, 'value', method))[:30]}), and so can't be "
+            "trained or compared with: give the model that they were made from, and for LoRA over 4 bits --load_in_4bit with it"
+        )
+    return config
+
+
+def _refuse_quantized(name: str, trust_remote_code: bool) -> None:
+    """Raise `UserError` for a model whose weights are stored quantised. Those of GGUF are read as whole ones."""
+    if not resolve_source(name).arguments:
+        load_config(name, trust_remote_code)
 
 
 def _base_of(name: str) -> str | None:
@@ -217,8 +235,9 @@ def _whole(kind: Any, name: str, **arguments: Any) -> PreTrainedModel:
     """A model all of whose weights are in its files.
 
     Raises:
-        UserError: it can't be loaded, or lacks weights, for which transformers would draw random ones.
+        UserError: it can't be loaded, is stored quantised, or lacks weights, for which transformers would draw random ones.
     """
+    _refuse_quantized(name, arguments["trust_remote_code"])
     with _silent():  # its own report of missing weights goes into the error below
         model, info = _load(kind.from_pretrained, "model", name, output_loading_info=True, **arguments)
     check_whole(info, name)
@@ -277,8 +296,9 @@ def load_sequence_classifier(
     """The sequence classifier `name` with its trained head, in float32, on the CPU.
 
     Raises:
-        UserError: it can't be loaded, or holds no weights of a head (a language model, say).
+        UserError: it can't be loaded, is stored quantised, or holds no weights of a head (a language model, say).
     """
+    _refuse_quantized(name, trust_remote_code)
     arguments: dict[str, Any] = {DTYPE_ARGUMENT: torch.float32, "trust_remote_code": trust_remote_code}
     if flash_attention:
         arguments["attn_implementation"] = "flash_attention_2"

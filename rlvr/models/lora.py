@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -26,10 +26,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from rlvr.config.files import read_json
 from rlvr.core.seeding import seeded
 from rlvr.errors import UserError
-from rlvr.models.lora_config import LoraSettings, import_peft, is_adapter, parse_lora_settings, read_adapter_config
+from rlvr.models.lora_config import (
+    BASE,
+    Base,
+    LoraSettings,
+    import_peft,
+    is_adapter,
+    parse_lora_settings,
+    read_adapter_config,
+    read_base,
+)
+from rlvr.models.quantized import NF4, Linear4bit, quantize
 
 ADAPTER = "default"
 """The adapter that learns, by peft's name for the only one."""
@@ -40,12 +49,17 @@ SAMPLED = 64
 M = TypeVar("M", bound=nn.Module)
 
 
-@dataclass(frozen=True)
-class Base:
-    """The model that an adapter belongs to."""
+def quantize_base(model: PreTrainedModel) -> None:
+    """Hold the model's decoder in 4 bits, to put adapters over it.
 
-    name: str
-    fingerprint: str
+    Raises:
+        UserError: it can't be, or bitsandbytes is missing.
+    """
+    # Of the weights as they were read: rounding follows from them.
+    base, of_decoder = base_of(model), base_of(model.base_model)
+    model.lora_base = replace(base, quantization=NF4)
+    model.base_model.lora_base = replace(of_decoder, quantization=NF4)
+    quantize(model)
 
 
 def apply_lora(model: PreTrainedModel, settings: LoraSettings, seed: int = 0) -> PreTrainedModel:
@@ -68,6 +82,7 @@ def apply_lora(model: PreTrainedModel, settings: LoraSettings, seed: int = 0) ->
     config = peft.LoraConfig(task_type=_task(model), base_model_name_or_path=model.lora_base.name, **chosen.arguments())
     _inject(model, config, ADAPTER, seed)
     _refuse_tied(model)
+    _refuse_rounded(model)
     return model
 
 
@@ -147,8 +162,8 @@ def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
     """
     share = all(p.dtype == torch.float32 for p in model.parameters())
     plain: Any = copy_sharing(model) if share else deepcopy(model).float()
-    for name, module in _merged(plain):
-        plain.set_submodule(name, module)
+    for name, module in list(_outermost(plain)):
+        plain.set_submodule(name, _as_plain(module))
     del plain.peft_config
     return plain
 
@@ -159,24 +174,36 @@ def merged_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     if not has_adapter(model):
         yield from model.named_parameters()
         return
-    layers = set(map(id, _layers(model)))
-    inside = tuple(f"{name}." for name, module in model.named_modules() if id(module) in layers)
+    changed = list(_outermost(model))
+    inside = tuple(f"{name}." for name, _ in changed)
     yield from ((name, p) for name, p in model.named_parameters() if not name.startswith(inside))
-    for name, module in _merged(model):
-        yield from ((f"{name}.{own}", p) for own, p in module.named_parameters())
+    for name, module in changed:
+        yield from ((f"{name}.{own}", p) for own, p in _as_plain(module).named_parameters())
 
 
-def _merged(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Each adapted module by name, as a plain one with the adapter merged; the model stays as it is."""
+def _outermost(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules by name that are adapted, trained whole, or in 4 bits; none that lies inside another of them."""
     layers = set(map(id, _layers(model)))
-    for name, module in list(model.named_modules()):
-        if id(module) in layers:
-            own: Any = deepcopy(module)
-            if hasattr(own, "merge"):
-                own.float().merge(adapter_names=[ADAPTER])
-                yield name, own.get_base_layer()
-            else:
-                yield name, own.modules_to_save[ADAPTER]
+    found = None
+    for name, module in model.named_modules():  # each before those inside it
+        if found is not None and name.startswith(found):
+            continue
+        if id(module) in layers or isinstance(module, Linear4bit):
+            found = f"{name}."
+            yield name, module
+
+
+def _as_plain(module: nn.Module) -> nn.Module:
+    """Such a module as a plain one, with the adapter merged; it stays as it is."""
+    if isinstance(module, Linear4bit):
+        return module.plain()
+    own: Any = deepcopy(module)
+    if not hasattr(own, "merge"):
+        return own.modules_to_save[ADAPTER]
+    if isinstance(own.base_layer, Linear4bit):
+        own.base_layer = own.base_layer.plain()
+    own.float().merge(adapter_names=[ADAPTER])
+    return own.get_base_layer()
 
 
 def base_of(model: Any) -> Base:
@@ -263,10 +290,20 @@ def _refuse_tied(model: Any) -> None:
         )
 
 
+def _refuse_rounded(model: nn.Module) -> None:
+    """A layer that is trained whole can't be one whose weights are in 4 bits."""
+    for name, module in model.named_modules():
+        if "modules_to_save" in name and isinstance(module, Linear4bit):
+            layer = name.partition(".modules_to_save")[0]
+            raise UserError(
+                f"LoRA's modules_to_save would train {layer} whole, whose weights --load_in_4bit rounds to 4 bits, which can't learn: "
+                "name it among target_modules instead, or leave --load_in_4bit out"
+            )
+
+
 # On disk: whole models as `from_pretrained` reads them, adapters as peft's `PeftModel` does.
 
 WEIGHTS = "adapter_model.safetensors"
-BASE = "base.json"
 _PREFIX = "base_model.model."
 
 
@@ -323,15 +360,14 @@ def _shape(tensor: Tensor | None) -> torch.Size | None:
 
 def _check_base(model: PreTrainedModel, folder: Path) -> None:
     """Adapters that others wrote don't say to which weights they belong, and are believed."""
-    path, base = folder / BASE, base_of(model)
-    if not path.is_file():
+    saved, base = read_base(folder), base_of(model)
+    if saved is None:
         return
-    try:
-        saved = Base(**read_json(path))
-    except (OSError, ValueError, TypeError) as error:
+    if saved.quantization != base.quantization:
+        held, remedy = ("in 4 bits", "give") if saved.quantization else ("whole", "leave out")
         raise UserError(
-            f"{path} does not say which base model the adapter belongs to ({error}): delete it to go without"
-        ) from None
+            f"the adapter {folder} was trained over a base model whose weights were {held}, and corrects that one: {remedy} --load_in_4bit"
+        )
     if saved.fingerprint != base.fingerprint:
         raise UserError(
             f"the adapter {folder} was trained on another base model ({saved.name}) than {base.name}: give that one as --pretrain"

@@ -21,6 +21,8 @@ from rlvr.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+BASE = "base.json"
+
 
 @dataclass(frozen=True)
 class LoraSettings:
@@ -85,7 +87,7 @@ def import_peft() -> ModuleType:
     Raises:
         UserError: it is not installed, or too old.
     """
-    # peft loads bitsandbytes where it is installed, which warns of kernels for 4-bit weights that nothing here has.
+    # peft loads bitsandbytes where it is installed, which warns of a kernel that nothing here calls.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft
@@ -184,7 +186,40 @@ def refuse_dropout(settings: LoraSettings, source: str) -> None:
         )
 
 
-# Adapter folders, as peft writes them.
+# Adapter folders, as peft writes them, and a file of ours in them.
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model that an adapter belongs to.
+
+    Attributes:
+        name: as `from_pretrained` was given it.
+        fingerprint: of its weights as they were read.
+        quantization: how they were rounded since (`nf4`); None if they are as they were.
+    """
+
+    name: str
+    fingerprint: str
+    quantization: str | None = None
+
+
+def read_base(folder: str | Path) -> Base | None:
+    """What an adapter of ours says of its base model; None of those that others wrote, which don't say.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = Path(folder) / BASE
+    if not path.is_file():
+        return None
+    try:
+        return TypeAdapter(Base).validate_python(read_json(path))
+    except (OSError, ValueError) as error:
+        reason = f"{error}".strip().splitlines()[0]
+        raise UserError(
+            f"{path} does not say which base model the adapter belongs to ({reason}): delete it to go without"
+        ) from None
 
 
 def read_adapter_config(folder: str | Path) -> dict[str, Any]:
@@ -204,7 +239,7 @@ def read_adapter_config(folder: str | Path) -> dict[str, Any]:
 
 
 def merge_adapter(model: "PreTrainedModel", folder: str | Path) -> "PreTrainedModel":
-    """`model` with the adapter's weights merged into its own.
+    """`model` with the adapter's weights merged into its own, which are first rounded as those were that it was trained over.
 
     Raises:
         UserError: peft is not installed, or the adapter does not fit the model.
@@ -213,6 +248,12 @@ def merge_adapter(model: "PreTrainedModel", folder: str | Path) -> "PreTrainedMo
         from peft import PeftModel
     except ImportError:
         raise UserError(f"{folder} is a LoRA adapter, which needs the package peft: pip install peft") from None
+    base = read_base(folder)
+    if base is not None and base.quantization:
+        from rlvr.models.quantized import dequantize, quantize
+
+        quantize(model)
+        dequantize(model)
     try:
         merged: Any = PeftModel.from_pretrained(model, str(folder))
     except (RuntimeError, ValueError, OSError) as error:

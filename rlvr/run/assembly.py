@@ -21,6 +21,7 @@ from rlvr.data.prompts import PromptLoader
 from rlvr.journal.keeper import JournalKeeper
 from rlvr.models.actor import Actor
 from rlvr.models.loading import load_tokenizer, resolve_source
+from rlvr.models.quantized import layers_in_4bit
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
 from rlvr.run import parts as build
 from rlvr.run.console import ConsoleView
@@ -227,4 +228,7 @@ def _describe_adapter(actor: Actor) -> str:
     """The share of the actor's weights that learn, in words."""
     counts = [(p.numel(), p.requires_grad) for p in actor.parameters()]
     learned, total = sum(n for n, learns in counts if learns), sum(n for n, _ in counts)
-    return f"LoRA: {learned:,} of the actor's {total:,} weights learn ({learned / total:.2%})"
+    packed = sum(layer.count for layer in layers_in_4bit(actor))
+    held = f"; {packed:,} are held in 4 bits" if packed else ""
+    total += packed
+    return f"LoRA: {learned:,} of the actor's {total:,} weights learn ({learned / total:.2%}){held}"

@@ -35,7 +35,7 @@ from rlvr.models.actor import Actor, ActorWithValues, use_float32_head
 from rlvr.models.backbone import prepare
 from rlvr.models.critic import Critic
 from rlvr.models.loading import load_backbone, load_causal_lm
-from rlvr.models.lora import adapter_settings, apply_lora, copy_sharing, start_adapter
+from rlvr.models.lora import adapter_settings, apply_lora, copy_sharing, quantize_base, start_adapter
 from rlvr.models.lora_config import LoraSettings, is_adapter
 from rlvr.models.value_head import has_head
 from rlvr.prompting.conversation import Conversation
@@ -189,9 +189,11 @@ def _start(config: Config) -> str:
 
 
 def load_base(config: Config) -> PreTrainedModel:
-    """The actor's language model as it was saved, without this run's adapters."""
+    """The actor's language model as it was saved (or that in 4 bits), without this run's adapters."""
     m = config.model
     model = load_causal_lm(_start(config), flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    if m.load_in_4bit:
+        quantize_base(model)
     return use_float32_head(model) if m.float32_head else model
 
 
@@ -264,6 +266,8 @@ def make_critic(config: Config, trunk: PreTrainedModel | None, lora: LoraSetting
         critic = Critic(load_backbone(m.rm_pretrain or _start(config), m.trust_remote_code), seed=t.seed)
     else:
         critic = Critic(trunk, seed=t.seed)
+    if m.load_in_4bit and critic.backbone is not trunk:
+        quantize_base(critic.backbone)
     if own_adapter:
         apply_lora(critic.backbone, adapter_settings(own_adapter))
         critic.load_adapter(own_adapter)

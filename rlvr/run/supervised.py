@@ -23,7 +23,7 @@ from rlvr.data.supervised import SupervisedData, read_preference_data, read_sft_
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
 from rlvr.models.loading import load_causal_lm, load_tokenizer, resolve_source
-from rlvr.models.lora import start_adapter
+from rlvr.models.lora import quantize_base, start_adapter
 from rlvr.models.lora_config import LoraSettings, is_adapter
 from rlvr.models.reward_model import RewardModel
 from rlvr.prompting.conversation import Conversation, attach_chat_template, choose_template
@@ -93,6 +93,8 @@ def _make_sft_model(config: SFTConfig, lora: LoraSettings | None) -> Actor:
     m = config.model
     source = m.pretrain if is_adapter(m.checkpoint_path) else m.checkpoint_path or m.pretrain
     model = load_causal_lm(source, flash_attention=m.use_flash_attn, trust_remote_code=m.trust_remote_code)
+    if m.load_in_4bit:
+        quantize_base(model)
     start_adapter(model, lora, m.checkpoint_path, config.train.seed)
     return Actor(prepare(model, m.grad_checkpoint))
 
@@ -110,6 +112,8 @@ def _make_reward_model(
         model = RewardModel.from_base(
             m.pretrain, seed=config.train.seed, pad_id=tokenizer.pad_token_id, trust_remote_code=m.trust_remote_code
         )
+    if m.load_in_4bit:
+        quantize_base(model.model)
     if lora is not None:
         model.add_adapter(lora, config.train.seed)
     prepare(model.model, m.grad_checkpoint)

@@ -69,12 +69,17 @@ def as_actor(model: Any) -> Any:
     model inside is taken, which holds the adapters.
 
     Raises:
-        UserError: a model that was boosted already, or a peft model without LoRA.
+        UserError: a model that was boosted already, one that was loaded quantised, or a peft model without LoRA.
     """
     if hasattr(model, "get_base_model"):
         _check_lora(model)
         model = model.get_base_model()
     inner = inner_of(model)
+    if getattr(inner, "quantization_method", None) not in (None, "gguf"):
+        raise UserError(
+            "actor was loaded quantised: load it whole, call rlvr.models.lora.quantize_base(model), which rounds it to 4 bits, and put "
+            "adapters in with apply_lora(model, settings)"
+        )
     if isinstance(inner, Actor):
         return model
     if inner is not model:

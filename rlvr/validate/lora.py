@@ -19,7 +19,7 @@ def lora_settings(model: StartConfig, continues: bool = True) -> "LoraSettings |
         continues: whether an adapter under `checkpoint_path` is trained further (and not merged, as in a reward model).
 
     Raises:
-        UserError: a file that can't be used, settings that can't be trained with, or flags without effect.
+        UserError: a file that can't be used, settings that can't be trained with, flags without effect, or a missing package.
     """
     starts_from_adapter = continues and is_adapter(model.checkpoint_path)
     if not model.lora_config and not starts_from_adapter:
@@ -36,7 +36,10 @@ def lora_settings(model: StartConfig, continues: bool = True) -> "LoraSettings |
     # Only where they are needed: these load torch.
     from rlvr.models.lora import adapter_settings
     from rlvr.models.lora_config import read_lora_config, refuse_dropout
+    from rlvr.models.quantized import import_bitsandbytes
 
+    if model.load_in_4bit:
+        import_bitsandbytes()
     if starts_from_adapter:
         return adapter_settings(str(model.checkpoint_path))
     settings = read_lora_config(str(model.lora_config))

@@ -148,5 +148,10 @@ def test_adapters_and_a_shared_trunk_hold_less(tmp_path) -> None:
     assert lora["actor"].count == plain["actor"].count + adapters
     assert lora["actor"].optimizer == 8 * adapters and lora["actor"].gradients == 4 * adapters
     assert lora["critic"].count == adapters + 64 + 1 and "reference" not in lora
+    in_4bit = made(model={"lora_config": str(path), "load_in_4bit": True})
+    actor, critic = estimate(in_4bit, 1, "fp32", False).roles
+    assert actor.packed + actor.count == lora["actor"].count and critic == lora["critic"]
+    whole, packed = 4 * actor.packed, actor.parameters - 4 * actor.count
+    assert whole / 8 < packed < whole / 6  # with scales, and a table for each of these small layers
     shared = {role.name: role for role in estimate(made(model={"share_trunk": True}), 1, "fp32", False).roles}
     assert set(shared) == {"actor", "reference"} and shared["actor"].count == plain["actor"].count + 65

@@ -77,7 +77,9 @@ def test_one_process_a_role_gives_the_local_trainers_losses_and_weights(cast, lo
 
 
 VARIANTS = {
-    "adapters, whose base is the reference": {"model": {"lora_config": "lora.json"}, "algo": {"kl_coef": 0.05}},
+    "adapters over 4 bits, which are the reference": {
+        "model": {"lora_config": "lora.json", "load_in_4bit": True}, "algo": {"kl_coef": 0.05},
+    },
     "no critic, further prompts, ptx": {
         "algo": {"estimator": "grpo", "dynamic_sampling": True, "max_refills": 1, "ptx_coef": 0.1, "kl_in": "loss"},
         "data": {"max_samples": 40, "ptx_dataset": ["ptx.jsonl"]},

@@ -41,6 +41,7 @@ UNREAD = [
     (["--share_trunk", "--rm_pretrain", "x"], "critic of its own"),
     (["--share_trunk", "--critic_checkpoint_path", "x"], "critic of its own"),
     (["--no_lora_merge"], "nothing to merge"),
+    (["--load_in_4bit"], "without LoRA: all weights learn"),
     (["--kl_coef", "0", "--ref_model", "x"], "at --kl_coef 0"),
     (["--lam_alpha", "0.05", "--lam", "0.9"], "each length its own"),
     (["--kl_coef", "0", "--kl_estimator", "k3"], "at --kl_coef 0"),
