@@ -86,5 +86,5 @@ def test_every_step_runs_and_the_curves_are_drawn(process, tiny_cache, folder: P
         assert main(["sft", "--config", f"{name}.yaml", "--save_path", f"runs/{name}", *steps, *few]) == 0
     small = "--num_episodes 1 --experience_batch_size 8 --train_batch_size 8 --eval_samples 4 --max_new_tokens 24 --reward_workers 1".split()
     assert main(["train", "--config", "calls.yaml", "--save_path", "runs/calls", *small, *few]) == 0
-    load("curves").draw(folder / "curves.png", [folder / "runs" / "ppo"])
+    load("curves").draw(folder / "curves.png", [folder / "runs" / "calls"])
     assert (folder / "curves.png").stat().st_size > 10_000
