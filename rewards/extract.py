@@ -67,6 +67,8 @@ _OPERATION_BEFORE = re.compile(r"[\w.)}]\s*[-+/*^·×]\s*\Z|(?<!\S)[-−]\Z")
 _OPERATION_BEHIND = re.compile(
     r"\s?[/^*·×!+]|\s?[-−]\s?\d|\s?(?:thousand|million|billion|trillion|hundred|dozen)s?\b", re.IGNORECASE
 )
+_SCALE = re.compile(r"\s(?:thousand|million|billion|trillion)s?\b", re.IGNORECASE)
+_WORD_BEHIND = re.compile(r"\s([A-Za-z]{2,})")
 _HEADING = re.compile(
     r"\W*(?:(?:step|part|case|solution|conclusion|explanation|problem|example|summary|verification|calculation)\b.*"
     r"|(?:the\s+)?(?:final\s+)?answer\W*)",
@@ -318,8 +320,8 @@ def _is_unsolved(before: str) -> bool:
 
 def _measure(text: str, end: int) -> str:
     """What scales the number that ends here, or its unit: feet are not metres."""
-    scale = re.compile(r"\s(?:thousand|million|billion|trillion)s?\b", re.IGNORECASE).match(text, end)
-    word = re.compile(r"\s([A-Za-z]{2,})").match(text, scale.end() if scale else end)
+    scale = _SCALE.match(text, end)
+    word = _WORD_BEHIND.match(text, scale.end() if scale else end)
     unit = word[0] if word and len(word[1]) > 2 and unit_name(word[1]) else ""
     return (scale[0] if scale else "") + unit
 

@@ -41,7 +41,9 @@ from rewards.maths.vocabulary import NO_LIMIT
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"[-+]?\d+(?:\.\d+)?")
-_MEASURED = re.compile(r"([0-9]{1,15}) ([A-Za-z]{3,20})")
+_AMOUNT = re.compile(
+    r"(?P<currency>\$ ?)?(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,15})(?P<places>\.[0-9]{1,15})?(?: ?(?P<percent>\\?%)| (?P<unit>[A-Za-z]{3,20}))?"
+)
 _LETTERS = re.compile(r"[A-H](?:\s*(?:,|;|and|&)?\s*[A-H])*")
 """Several choices."""
 _LETTER_R = re.compile(r"(?:[A-Za-z]\w*\s*=\s*)?R")
@@ -66,10 +68,8 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
     answer, gold = normalise(answer), normalise(gold)
     if not answer or not gold:
         return False, "empty"
-    if gold.isdigit():
-        answer = _bare(answer)
-    if answer.isdigit() and gold.isdigit() and answer.isascii() and gold.isascii():
-        return (True, "text") if answer == gold else (answer.lstrip("0") == gold.lstrip("0"), "number")
+    if gold.isdigit() and gold.isascii() and (decided := _same_whole(answer, gold)) is not None:
+        return (True, "text") if answer == gold else (decided, "number")
     if canonical(answer) == canonical(gold):
         return not _contradicts_itself(answer), "text"
     numbers = parse_number(answer), parse_number(gold)
@@ -90,13 +90,24 @@ def _compared(answer: str, gold: str) -> tuple[bool, str]:
     return _as_trees(answer, gold)
 
 
-def _bare(answer: str) -> str:
-    """The whole number of an answer like "5 hours", whose unit goes without saying where the gold has none (degrees, which are
-    numbers too, don't). The trees of both would say the same, far more slowly."""
-    measured = _MEASURED.fullmatch(answer)
-    if measured is None or unit_name(measured[2]) in ("", "degree", "radian", "percent"):
-        return answer
-    return measured[1]
+def _same_whole(answer: str, gold: str) -> bool | None:
+    """Compared with a whole number, where the answer is a plain amount: 42, 1,234.0, $5, 5 hours or 5%; None for any other answer.
+
+    A unit goes without saying where the gold has none, and so does a percent sign, which is a hundredth too (and only that where
+    the gold is 1). The trees of both would say the same, far more slowly, and this is most of what a training run on word problems
+    grades.
+    """
+    if answer.isdigit() and answer.isascii():
+        return answer.lstrip("0") == gold.lstrip("0")
+    if (amount := _AMOUNT.fullmatch(answer)) is None:
+        return None
+    currency, whole, places, percent, unit = amount.groups()
+    if unit and unit_name(unit) in ("", "degree", "radian", "percent") or currency and (unit or percent):
+        return None  # words, numbers that are written as units, and what means nothing
+    if places and places.strip(".0"):
+        return False
+    said, right = int(whole.replace(",", "")), int(gold)
+    return said == 100 * right or said == right > 1 if percent else said == right
 
 
 @anywhere

@@ -178,11 +178,29 @@ def test_long_questions_take_no_time() -> None:
         assert seconds(lambda: echoes("6*8", piece * MAX_QUESTION_CHARACTERS), limit_s=0.2) < 0.2  # noqa: B023
 
 
-@pytest.mark.parametrize("unit", ["hours", "Kilometers", "dollars", "percent", "degrees", "radians"])
-def test_a_whole_number_with_a_unit_is_compared_as_its_tree_is(unit: str) -> None:
-    """Also where the tree is not made (`_bare`): the words of a unit go without saying, degrees and percents are numbers too."""
-    for number, gold in (("42", "42"), ("41", "42"), ("42", "42.0"), ("042", "42"), ("0", "0")):
-        answer = f"{number} {unit}"
-        trees = tree(normalise(answer)), tree(normalise(gold))
-        assert None not in trees
-        assert equivalent(answer, gold)[0] == same_answer(*trees)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{} hours",
+        "{} Kilometers",
+        "{} dollars",
+        "{} percent",
+        "{} degrees",
+        "{} radians",
+        "${}",
+        "{}%",
+        r"{}\%",
+        "{} %",
+        "${} hours",
+        "${}%",
+    ],
+)
+def test_a_plain_amount_is_compared_with_a_whole_number_as_its_tree_is(form: str) -> None:
+    """Also where the tree is not made (`_same_whole`): the words of a unit go without saying, degrees and percents are numbers too."""
+    golds = "42", "42.0", "0", "1", "1234", "042", "50"
+    for number in "1 100 42 41 4200 042 0 0.42 42.0 42.5 1,234 1,234.00 123,400 1,234.5 4.2 .42 5,0 0.5 5000".split():
+        answer = form.format(number)
+        for gold in golds:
+            trees = tree(normalise(answer)), tree(normalise(gold))
+            same = None not in trees and same_answer(*trees)
+            assert equivalent(answer, gold)[0] == same, (answer, gold)
