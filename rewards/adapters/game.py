@@ -96,11 +96,11 @@ class Game:
 
 
 def rows(kind: type[Game], game: str, count: int, first_seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Rows of data, one for each seed.
+    """Rows of data, one for each seed. They have no right answer: the game knows what is right.
 
     Raises:
         UserError: the package is not there, or no such game, or it can't be begun.
     """
     kind.prepare()
     for seed in range(first_seed, first_seed + count):
-        yield {"question": kind().first(game, seed), "game": game, "game_seed": seed}
+        yield {"question": kind().first(game, seed), "answer": None, "game": game, "game_seed": seed}

@@ -1,12 +1,13 @@
 """Environments written for OpenEnv (https://github.com/huggingface/OpenEnv), in this process: `--environment openenv`.
 
 A game is a class of its `Environment`, named `package.module:Class` or `path/to/file.py:Class`. What the model writes becomes the
-environment's action: as the text of its only field, or of several as a JSON object (between the call tags, if there are any). An action
+environment's action: as the value of its only field, or of several as a JSON object (between the call tags, if there are any). An action
 that it does not take is said, and the model may try again. Rewards of all steps are added up.
 
 Left out: environments behind a server. A connection can't go from worker to worker, and who answers when would decide what is sampled.
 """
 
+import inspect
 import json
 import pickle
 from typing import Any, get_type_hints
@@ -28,7 +29,7 @@ class OpenEnv(Game):
         if not (isinstance(kind, type) and issubclass(kind, self.imported().Environment)):
             raise UserError(f"{game} is no environment of OpenEnv: it must be a class of openenv's Environment")
         self.name, self.environment = game, kind()
-        return _told(self.environment.reset(seed=seed))
+        return _told(self.environment.reset(seed=seed) if _takes_seed(kind) else self.environment.reset())
 
     def __getstate__(self) -> dict[str, Any]:
         import cloudpickle
@@ -59,11 +60,17 @@ def _action(kind: Any, text: str) -> Any:
     calls = Tags.default().calls_of(text)
     said = calls[-1] if calls else text.strip()
     fields = {name: field for name, field in kind.model_fields.items() if name != "metadata"}
-    if len(fields) == 1:
-        ((name, field),) = fields.items()
-        if field.annotation is str:
-            return kind(**{name: said})
+    if len(fields) == 1 and not said.startswith("{"):
+        return kind.model_validate(
+            dict.fromkeys(fields, said)
+        )  # a number is read from text, and so is one of several words
     return kind.model_validate_json(said)
+
+
+def _takes_seed(kind: Any) -> bool:
+    """False for environments that draw nothing."""
+    parameters = inspect.signature(kind.reset).parameters
+    return "seed" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _told(seen: Any) -> str:

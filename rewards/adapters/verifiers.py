@@ -25,11 +25,11 @@ class Verifiers(Game):
 
     def begin(self, game: str, seed: int) -> str:
         self.place = (game, seed)
-        return self._task().data.prompt_text
+        return _asked(self._task())
 
     def move(self, text: str) -> tuple[str, bool, dict[str, float]]:
         vf, task = self.imported(), self._task()
-        asked = vf.MessageNode(message=vf.UserMessage(content=task.data.prompt_text))
+        asked = vf.MessageNode(message=vf.UserMessage(content=_asked(task)))
         said = vf.MessageNode(parent=0, message=vf.AssistantMessage(content=text), sampled=True)
         trace = vf.Trace(
             task=vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
@@ -54,6 +54,12 @@ class Verifiers(Game):
                 f"{game}: task {place} needs a runtime of verifiers (for {', '.join(needs)}), which there is none of here"
             )
         return found
+
+
+def _asked(task: Any) -> str:
+    """What the model reads: a task's system prompt is put before it, as verifiers does for what takes no other messages."""
+    system, prompt = task.data.system_prompt, task.data.prompt_text
+    return f"{system}\n\n{prompt}" if system else prompt
 
 
 def _needs_runtime(hook: Any) -> bool:

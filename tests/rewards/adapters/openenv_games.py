@@ -1,5 +1,7 @@
 """Environments as OpenEnv has them, for tests."""
 
+from enum import Enum
+
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
@@ -22,6 +24,30 @@ class Echo(Environment):
     def step(self, action: Said, timeout_s: float | None = None, **_: object) -> Heard:
         right = len(action.message) == self.letters
         return Heard(text=action.message, done=right, reward=right)
+
+    @property
+    def state(self) -> State:
+        return State()
+
+
+class Way(Enum):
+    UP, DOWN = "up", "down"
+
+
+class Move(Action):
+    way: Way
+
+
+class Stairs(Environment):
+    """Three steps up. Takes no seed."""
+
+    def reset(self) -> Heard:
+        self.step_number = 0
+        return Heard(text="at the bottom")
+
+    def step(self, action: Move) -> Heard:
+        self.step_number += 1 if action.way is Way.UP else -1
+        return Heard(text=f"on step {self.step_number}", done=self.step_number == 3, reward=-0.5)
 
     @property
     def state(self) -> State:

@@ -19,6 +19,7 @@ from rewards.adapters.openenv import OpenEnv
 from rewards.adapters.textarena import TextArena
 from rewards.adapters.verifiers import Verifiers
 from rewards.environment import Answer, read_answer
+from rlvr.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 OPENENV, TASKS = (Path(__file__).with_name(name) for name in ("openenv_games.py", "verifiers_tasks.py"))
@@ -152,6 +153,10 @@ def test_an_environment_of_openenv() -> None:
     assert (two.observation, two.done, two.scores) == ("word", True, {"score": 1.0, "_errors": 0.0})
     assert bad.observation.startswith("error: ") and bad.scores == {"_errors": 1.0} and not bad.done
     assert json.loads(good.observation) == {"total": 3, "of": [1, 2]} and good.done
+    stairs = next(rows(OpenEnv, f"{OPENENV}:Stairs", 1))
+    ((up, nowhere, down),) = played("openenv", (stairs, ["up", "sideways", '{"way": "down"}']))
+    assert (up.observation, down.observation) == ("on step 1", "on step 0")
+    assert nowhere.observation.startswith("error: ") and up.scores == {"score": -0.5, "_errors": 0.0}
     with pytest.raises(UserError, match="is no environment of OpenEnv"):
         next(rows(OpenEnv, f"{OPENENV}:Said", 1))
 
@@ -160,6 +165,8 @@ def test_an_environment_of_openenv() -> None:
 def test_a_task_of_verifiers() -> None:
     row = next(rows(Verifiers, f"{TASKS}:tasks", 1, first_seed=1))
     assert row["question"] == "1+1=?"
+    told = next(rows(Verifiers, f"{TASKS}:tasks_with_a_system_prompt", 1, first_seed=1))
+    assert told["question"] == "Be brief.\n\n1+1=?"
     (right,), (wrong,) = played("verifiers", (row, ["It is 2"]), (row, ["It is 3"]))
     assert (right.done, right.scores) == (True, {"right": 2.0, "_length": 7.0})
     assert wrong.scores == {"right": 0.0, "_length": 7.0}
@@ -187,3 +194,38 @@ def test_hostile_moves_are_moves() -> None:
         for score in pool.score([turn(row, text) for text in texts])[0]:
             answer = read_answer(score)
             assert not isinstance(answer, Outcome) and len(answer.observation) < 5000 and "\0" not in answer.observation
+
+
+GAMES = {"textarena": "GuessTheNumber-v0", "openenv": f"{OPENENV}:Stairs", "verifiers": f"{TASKS}:tasks"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in KINDS])
+def test_the_pages_commands_train(name, tmp_path, process, tiny_cache, monkeypatch) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "rewards.adapters", name, GAMES[name], "--count", "3"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("games.jsonl").write_bytes(made.stdout)
+    small = "--pretrain tiny --num_episodes 1 --experience_batch_size 3 --train_batch_size 3 --max_new_tokens 12 --max_length 600"
+    few = "--reward_workers 1 --num_threads 1 --no_progress --save_path run"
+    assert (
+        main(
+            [
+                "train",
+                "--environment",
+                name,
+                "--prompt_dataset",
+                "games.jsonl",
+                "--max_turns",
+                "3",
+                *small.split(),
+                *few.split(),
+            ]
+        )
+        == 0
+    )
+    row = json.loads(Path("run/metrics.jsonl").read_text().splitlines()[-1])
+    assert row["reward/environment/failed"] == 0 and 1 <= row["environment/turns"] <= 3

@@ -36,6 +36,12 @@ def tasks() -> Sums:
     return Sums(vf.TasksetConfig())
 
 
+def tasks_with_a_system_prompt() -> Sums:
+    made = tasks()
+    made.system_prompt = "Be brief."
+    return made
+
+
 def boxed_tasks() -> Sums:
     made = tasks()
     made.kind = Boxed
