@@ -226,6 +226,7 @@ def everything(folder: Path) -> dict[str, Any]:
 KINDS: dict[str, dict[str, Any]] = {
     "grouped": GROUPED,
     "lora": {"lora": LoraSettings(r=4), **SETTINGS},
+    "lora in 4 bits": {"lora": LoraSettings(r=4), "in_4bit": True, **SETTINGS},
     "shared": {"shared": True, **SETTINGS},
 }
 STOPPED = (
