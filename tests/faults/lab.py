@@ -29,6 +29,17 @@ def letters(response: str) -> float:
     if how == "allocates":
         hold = [bytearray(2**24) for _ in range(10**6)]
     return response.count("e") / max(1, len(response))
+
+
+class Again:
+    """A second turn, and a third, each after a word of the environment's own."""
+
+    def reset(self, problem):
+        self.turns = 0
+
+    def step(self, text):
+        self.turns += 1
+        return f"again {self.turns}", self.turns == 3, {"score": float(len(text))}
 '''
 MARK = "FAULT_MARK"  # variable with the path of the file that says that a fault was done
 COMMON = "--num_threads 1 --mixed_precision fp32 --keep_checkpoints 2 --no-progress"
@@ -37,6 +48,7 @@ SORTS = {
     "gemini": "--plugin gemini --mixed_precision bf16",
     "3d": "--plugin 3d --tp 2",
     "Ray": "--ray --max_reward_workers 1",
+    "turns": "--environment {reward}:Again --max_turns 3 --max_new_tokens 48 --max_length 160",
 }
 """Flags of the sorts of runs beyond plain ones."""
 ON_RAY = {
@@ -149,10 +161,12 @@ class Lab:
 
     def command(self, folder: Path) -> list[str]:
         common = f"{COMMON} --pretrain {self.model} --save_path {folder} --resume --dist_timeout {self.timeout_s}"
-        common += f" {SORTS[self.sort]}" if self.sort else ""
+        special = SORTS[self.sort].format(reward=self._reward()) if self.sort else ""
         if self.name == "ppo":
-            return ["train", *common.split(), *PPO.split(), "--reward_functions", f"{self._reward()}:letters"]
-        return [{"sft": "sft", "rm": "reward-model"}[self.name], *common.split(), *SUPERVISED.split()]
+            functions = ["--reward_functions", f"{self._reward()}:letters"]
+            return ["train", *common.split(), *PPO.split(), *functions, *special.split()]
+        command = {"sft": "sft", "rm": "reward-model"}[self.name]
+        return [command, *common.split(), *SUPERVISED.split(), *special.split()]
 
     def _reward(self) -> Path:
         path = self.root / "reward.py"
