@@ -156,8 +156,13 @@ class Journal:
         replace_text(folder / "step.json", json.dumps(_jsonable(asdict(info)), indent=1) + "\n")
 
     def finish(self, step: int, after: Digests, metrics: Mapping[str, float]) -> None:
-        """The step has ended."""
-        self.write_info(replace(self.info(step), after=dict(after), metrics=dict(metrics)))
+        """The step has ended. One whose beginning was damaged meanwhile is given up: the run does not depend on it."""
+        try:
+            info = self.info(step)
+        except UserError:
+            shutil.rmtree(self._place(step), ignore_errors=True)
+            return
+        self.write_info(replace(info, after=dict(after), metrics=dict(metrics)))
 
     def prune(self, keep: int, newest: int) -> None:
         """Delete all but the newest `keep` steps up to `newest`. Later ones stay: a run that went on from an earlier checkpoint

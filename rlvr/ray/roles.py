@@ -435,16 +435,17 @@ class RayPPORollout(Generates):
     """A copy of the policy that generates, in a process that belongs to no group: any number of them, which come and go.
 
     Attributes:
-        version: of its weights: the number of episodes that they have learned from; None before it has been given any.
+        version: of its weights: the number of episodes that they have learned from; -1 before it has been given any, and where some did
+            not arrive. What it samples then is refused.
     """
 
-    version: int | None
+    version: int
 
     def _build(self) -> None:
         lora = lora_settings(self.config.model)
         actor = build.make_actor(self.config, build.load_base(self.config), lora)
         self.actor = actor.eval().to(self.device)
-        self.version = None
+        self.version = -1
         self._build_engine()
 
     def _policy(self) -> AbstractContextManager[Any]:
@@ -454,6 +455,7 @@ class RayPPORollout(Generates):
         """Load weights that the actor has published: references to buckets, which are read one after the other."""
         import ray
 
+        self.version = -1
         own = dict(self.actor.named_parameters())
         for bucket in buckets:
             for name, weight in ray.get(bucket).items():
@@ -463,7 +465,6 @@ class RayPPORollout(Generates):
     def answer(self, request: Request) -> Piece:
         """All of a request's responses, in one piece; each token says which weights have sampled it."""
         prompts, begun, sampling = request.prompts, request.begun, request.sampling
-        assert self.version is not None
         if begun:  # by their tokens: nothing is decoded and encoded again
             ids = ((*p.ids, *r.response_ids.tolist()) for p, r in zip(prompts, begun, strict=True))
             prompts = [replace(p, ids=longer) for p, longer in zip(prompts, ids, strict=True)]

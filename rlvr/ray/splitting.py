@@ -1,5 +1,6 @@
 """Dividing prompts, responses and weights among processes, and putting them together again."""
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -55,21 +56,29 @@ class SentWeight:
     Attributes:
         data: its bytes: what Ray passes on without copying is arrays.
         learns: true if it has a gradient where it comes from. On that, too, depends how torch multiplies, and so how it rounds.
+        checksum: CRC-32 of the bytes.
     """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     data: numpy.ndarray
     learns: bool
+    checksum: int
 
     @classmethod
     def of(cls, weight: Tensor) -> "SentWeight":
         data = weight.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy()
-        return cls(weight.dtype, tuple(weight.shape), data, weight.requires_grad)
+        return cls(weight.dtype, tuple(weight.shape), data, weight.requires_grad, zlib.crc32(data.data))
 
     @torch.no_grad()
     def load_into(self, weight: Tensor) -> None:
-        """Make another process's weight the same."""
+        """Make another process's weight the same.
+
+        Raises:
+            ValueError: the bytes are not those that were sent.
+        """
+        if zlib.crc32(self.data.data) != self.checksum:
+            raise ValueError("a weight has changed on its way")
         weight.data = weight.data.to(self.dtype)
         # A copy, as what Ray gives can't be written to, which torch would warn of.
         weight.copy_(torch.from_numpy(self.data.copy()).view(self.dtype).view(self.shape))

@@ -59,7 +59,7 @@ PPO = (
     "--num_episodes 4 --experience_batch_size 64 --train_batch_size 32 --num_update_steps 1 --num_collect_steps 1 "
     "--max_new_tokens 8 --max_length 96 --max_samples 64 --eval_samples 16 --eval_interval 2 --save_interval 1 "
     "--kl_coef 0.01 --lr 1e-3 --critic_lr 1e-3 --num_sample_generations 0 --reward_workers 1 --reward_timeout_s 0.4 "
-    "--reward_memory_mb 64 --max_reward_failures 0.02"
+    "--reward_memory_mb 64 --max_reward_failures 0.02 --journal 9"
 )
 SUPERVISED = (
     "--max_steps 12 --max_samples 64 --train_batch_size 8 --eval_interval 6 --save_interval 3 --log_interval 2 "
@@ -173,6 +173,11 @@ class Lab:
         path.write_text(REWARD.replace("FLAG", repr(str(self.flag))))
         return path
 
+    @property
+    def whole(self) -> Path:
+        """The folder of the run that nothing happens to."""
+        return self.root / "whole"
+
     @cached_property
     def expected(self) -> Result:
         """Of the run that nothing happens to."""
@@ -185,7 +190,7 @@ class Lab:
 
     @cached_property
     def _undisturbed(self) -> tuple[Result, list[list[Visit]]]:
-        folder = self.root / "whole"
+        folder = self.whole
         shutil.rmtree(folder, ignore_errors=True)
         ended = self.run(folder, self._record)
         assert all(e.status == 0 for e in ended), "\n".join(e.out + e.err for e in ended)

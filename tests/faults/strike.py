@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlvr.journal.journal import Journal
+from rlvr.replay.repeat import first_difference
+
 from .forking import Ended, Hook
 from .lab import Lab, Result
 
@@ -78,7 +81,8 @@ def strike(lab: Lab, make: Maker, rng: random.Random, folder: Path) -> Outcome:
         ended = lab.run(folder)
         problem = untidy(ended) or case.resumed(ended)
         if not problem and case.exact:
-            problem = all_ended(ended, 0) or _compare(expected, Result.of(folder)) or _remains(folder)
+            problem = all_ended(ended, 0) or _compare(expected, Result.of(folder))
+            problem = problem or _compare_journals(lab.whole, folder) or _remains(folder)
     shutil.rmtree(folder, ignore_errors=True)
     return Outcome(case.what, struck, "exact" if case.exact else "refused", problem and problem + _tail(ended))
 
@@ -99,6 +103,16 @@ def _compare(expected: Result, actual: Result) -> str:
     if expected.weights != actual.weights:
         return "the weights are others"
     return "" if expected.rows == actual.rows else "the metrics are others"
+
+
+def _compare_journals(whole: Path, folder: Path) -> str:
+    steps = Journal(whole).steps()
+    if Journal(folder).steps() != steps:
+        return "the journal has other steps"
+    parted = first_difference(whole, folder) if steps else None  # supervised runs keep none
+    if parted is None or parted.step is None:
+        return ""
+    return f"in step {parted.step} of the journal the {parted.what} are others"
 
 
 def _remains(folder: Path) -> str:

@@ -96,6 +96,16 @@ def test_a_step_counts_once_it_has_ended_and_old_ones_go(tmp_path) -> None:
         journal.info(2)
 
 
+def test_a_step_whose_beginning_is_damaged_does_not_end_the_run(tmp_path) -> None:
+    journal = Journal(tmp_path)
+    for step in (1, 2):
+        journal.write_info(info(step))
+    (journal.folder / "step-000002" / "step.json").write_text("{")
+    for step in (1, 2):
+        journal.finish(step, {"actor": "b"}, {})
+    assert journal.steps() == [1] and not (journal.folder / "step-000002").exists()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_files_are_one_message(seed, tmp_path) -> None:
     draw = random.Random(seed)

@@ -1,12 +1,15 @@
 """Requests of whole prompts, and weights in buckets. No cluster runs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from rlvr.models.loading import ALIGNMENT, load_causal_lm
+from rlvr.ray.roles import RayPPORollout
 from rlvr.ray.splitting import into_buckets
 from rlvr.rollout.engine import cut_into_parts
 
@@ -35,6 +38,29 @@ def test_buckets_bring_every_bit() -> None:
         sent.load_into(own)
         assert own.dtype == weights[name].dtype and torch.equal(own, weights[name])
         assert own.requires_grad == weights[name].requires_grad
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 25])
+def test_a_bit_that_changes_on_the_way_is_seen(place: int) -> None:
+    [bucket] = into_buckets([("a", torch.randn(13, dtype=torch.bfloat16))])  # 26 bytes
+    changed = bucket["a"].data.copy()
+    changed[place] ^= 1 << (place % 8)
+    with pytest.raises(ValueError, match="changed on its way"):
+        replace(bucket["a"], data=changed).load_into(nn.Parameter(torch.zeros(13)))
+
+
+def test_a_worker_has_no_version_where_weights_did_not_arrive(monkeypatch) -> None:
+    """So that what it answers is refused (test_asynchronous.py: "has other weights"), and it is replaced."""
+    monkeypatch.setattr("ray.get", lambda bucket: bucket)
+    worker = RayPPORollout.__new__(RayPPORollout)
+    worker.actor, worker.version = nn.Linear(3, 2), 4
+    [bucket] = into_buckets(worker.actor.named_parameters())
+    worker.take_weights(5, [bucket])
+    assert worker.version == 5
+    harmed = {**bucket, "bias": replace(bucket["bias"], checksum=bucket["bias"].checksum ^ 1)}
+    with pytest.raises(ValueError, match="changed on its way"):
+        worker.take_weights(6, [harmed])
+    assert worker.version == -1
 
 
 def test_weights_of_a_file_lie_where_torch_would_put_them(micro_model) -> None:
