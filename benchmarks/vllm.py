@@ -1,4 +1,4 @@
-"""vLLM on this machine: the tokens of `hf`, and runs whose responses come from it, in one process and from a rollout worker on Ray.
+"""vLLM on this machine: the tokens of `hf`, a run that learns with it beside one with `hf`, and runs whose responses come from a rollout worker on Ray.
 
     uv venv vllm-env && . vllm-env/bin/activate
     printf 'torch==2.13.0\\ntransformers==5.23.0\\nuvicorn[standard]>=0.31.1\\n' > overrides.txt
@@ -6,8 +6,9 @@
     python -m benchmarks.vllm --markdown benchmarks/results/vllm.md      # some minutes, below 8 GB of memory
 
 An environment of its own, as vLLM asks for other versions than the project's, which the overrides keep. SmolLM2-135M, as the built-in model's
-heads are too small for vLLM's kernels; in float32, so that what the engines differ by is the order of sums. Exits with 1 if a greedy token
-differs, a run does not end, or the engine's probabilities are further from the trainer's than rounding explains.
+heads are too small for vLLM's kernels; in float32, so that what the engines differ by is the order of sums. The reward counts the letter e.
+Exits with 1 if a greedy token differs, a run does not end, the engine's probabilities are further from the trainer's than rounding
+explains, or a run of 20 episodes does not learn.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks.machine import processor
@@ -25,22 +27,30 @@ from benchmarks.machine import processor
 ROOT = Path(__file__).parents[1]
 MODEL = "smollm2-135m"
 PROMPTS, TOKENS = 8, 32
-EPISODES = 4
 FLAGS = f"""--pretrain {MODEL} --reward_functions reward.py:letters --estimator grpo --num_generations 4 --kl_coef 0 --lr 1e-5 --warmup_steps 0
---experience_batch_size 8 --generation_batch_size 4 --train_batch_size 8 --accumulation_steps 1 --num_episodes {EPISODES} --max_new_tokens 16
+--experience_batch_size 8 --generation_batch_size 4 --train_batch_size 8 --accumulation_steps 1 --max_new_tokens 16
 --max_length 160 --max_samples 64 --eval_interval 0 --eval_samples 1 --num_threads 1 --mixed_precision fp32 --save_interval 0
 --num_sample_generations 0 --no_progress"""
 REWARD = "def letters(response: str) -> float:\n    return response.count('e') / 10\n"
 """Pays something for nearly every response, so that the weights move."""
 WORKERS = "--ray --num_rollout_workers 1 --max_reward_workers 1"
 RUNS = {
-    "in one process": "",
-    "a rollout worker on Ray": WORKERS,
-    "the same, --max_staleness 2 --partial_rollout_tokens 6": f"{WORKERS} --max_staleness 2 --partial_rollout_tokens 6",
+    "hf, in one process": (20, "--engine hf"),
+    "in one process": (20, "--engine vllm"),
+    "a rollout worker on Ray": (4, f"--engine vllm {WORKERS}"),
+    "the same, --max_staleness 2 --partial_rollout_tokens 6": (
+        4,
+        f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 6",
+    ),
 }
+"""Name -> episodes, flags."""
+ENDS = 5
+"""Episodes at the beginning and at the end whose mean reward is compared, of runs that are long enough."""
 COLUMNS = (
     "run",
     "episodes",
+    f"reward, first {ENDS}",
+    f"last {ENDS}",
     "sampler/kl, first",
     "last",
     "sampler/delta_max, first",
@@ -59,15 +69,16 @@ def main() -> int:
     same, count, farthest = greedy()
     say = f"Greedy: {same} of {count} tokens of vllm are those of hf. Sampled: the logprobs that vllm gives are at most {farthest:.1e} from the model's own."
     print(say, flush=True)
-    rows = []
-    for name, flags in RUNS.items():
-        rows.append((name, *run(flags)))
-        print(" | ".join(rows[-1]), flush=True)
-    text = table(rows, say)
+    found = {}
+    for name, (episodes, flags) in RUNS.items():
+        found[name] = run(episodes, flags)
+        print(" | ".join(cells(name, found[name])), flush=True)
     if given.markdown is not None:
-        given.markdown.write_text(text)
-    far = any(float(row[2]) > MOST_KL for row in rows)
-    return int(same < count or far or any(int(row[1]) < EPISODES for row in rows))
+        given.markdown.write_text(table([cells(name, rows) for name, rows in found.items()], say))
+    far = any(rows[0]["sampler/kl"] > MOST_KL for rows in found.values())
+    learned = all(last > first for first, last in filter(None, map(rewards_at_the_ends, found.values())))
+    ended = all(len(rows) == RUNS[name][0] for name, rows in found.items())
+    return int(same < count or far or not learned or not ended)
 
 
 def greedy() -> tuple[int, int, float]:
@@ -107,20 +118,32 @@ def greedy() -> tuple[int, int, float]:
     return same, PROMPTS * TOKENS, farthest
 
 
-def run(flags: str) -> tuple[str, ...]:
-    """Train, and read the metrics."""
+def run(episodes: int, flags: str) -> list[dict[str, Any]]:
+    """Train, and read the metrics of the episodes."""
     with tempfile.TemporaryDirectory(prefix="rlvr") as folder:
         Path(f"{folder}/reward.py").write_text(REWARD)
-        words = f"{FLAGS} --engine vllm {flags} --save_path run".split()
+        words = f"{FLAGS} --num_episodes {episodes} {flags} --save_path run".split()
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         subprocess.run(
             [sys.executable, "-m", "rlvr", "train", *words], check=True, stdout=sys.stderr, cwd=folder, env=environment
         )
         rows = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if "sampler/kl" in row]
+    return [row for row in rows if "sampler/kl" in row]
+
+
+def rewards_at_the_ends(rows: list[dict[str, Any]]) -> tuple[float, float] | None:
+    """Mean rewards of the first and of the last episodes; None if there are too few."""
+    rewards = [row["objective/scores"] for row in rows]
+    return (mean(rewards[:ENDS]), mean(rewards[-ENDS:])) if len(rewards) >= 2 * ENDS else None
+
+
+def cells(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A row of the table."""
     seconds = sorted(row["time/episode"] for row in rows[1:])[len(rows[1:]) // 2]
+    rewards = [f"{reward:.2f}" for reward in rewards_at_the_ends(rows) or ()] or ["", ""]
     found = [_short(row[name]) for name in ("sampler/kl", "sampler/delta_max") for row in (rows[0], rows[-1])]
-    return str(len(rows)), *found, _short(rows[-1].get("sampler/staleness_avg", 0.0)), f"{seconds:.1f}"
+    staleness = _short(rows[-1].get("sampler/staleness_avg", 0.0))
+    return name, str(len(rows)), *rewards, *found, staleness, f"{seconds:.1f}"
 
 
 def _short(value: Any) -> str:
