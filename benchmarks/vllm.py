@@ -36,8 +36,8 @@ REWARD = "def letters(response: str) -> float:\n    return response.count('e') /
 WORKERS = "--ray --num_rollout_workers 1 --max_reward_workers 1"
 RUNS = {
     "hf, in one process": (20, "--engine hf"),
-    "in one process": (20, "--engine vllm"),
-    "a rollout worker on Ray": (4, f"--engine vllm {WORKERS}"),
+    "vllm, in one process": (20, "--engine vllm"),
+    "vllm, a rollout worker on Ray": (4, f"--engine vllm {WORKERS}"),
     "the same, --max_staleness 2 --partial_rollout_tokens 6": (
         4,
         f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 6",
@@ -56,7 +56,6 @@ COLUMNS = (
     "sampler/delta_max, first",
     "last",
     "staleness",
-    "s an episode",
 )
 MOST_KL = 1e-6
 """Nats a token of the first episode, whose responses are those of the weights that learn."""
@@ -139,11 +138,10 @@ def rewards_at_the_ends(rows: list[dict[str, Any]]) -> tuple[float, float] | Non
 
 def cells(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """A row of the table."""
-    seconds = sorted(row["time/episode"] for row in rows[1:])[len(rows[1:]) // 2]
     rewards = [f"{reward:.2f}" for reward in rewards_at_the_ends(rows) or ()] or ["", ""]
     found = [_short(row[name]) for name in ("sampler/kl", "sampler/delta_max") for row in (rows[0], rows[-1])]
     staleness = _short(rows[-1].get("sampler/staleness_avg", 0.0))
-    return name, str(len(rows)), *rewards, *found, staleness, f"{seconds:.1f}"
+    return name, str(len(rows)), *rewards, *found, staleness
 
 
 def _short(value: Any) -> str:
