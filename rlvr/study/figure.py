@@ -13,8 +13,10 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
-    """Left: the mean over seeds. Right: each run at its end, and the interquartile mean with its 95 % interval."""
+    """Left: the mean over seeds. Right: each run at its end, and the interquartile mean with its 95 % interval; the names there have the
+    colours and lines of both, so that no legend hides a curve."""
     from matplotlib import colormaps
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     scale, unit = (100, ", %") if in_percent(study.metric) else (1, "")
     rows = [found for cell in study.cells if (found := [curve for curve in curves if curve.cell == cell])]
@@ -26,14 +28,24 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
             points = [at for at in range(min(len(c.values) for c in found)) if all(c.responses[at] for c in found)]
             mean = [scale * fmean(curve.values[point] for curve in found) for point in points]
             responses = [fmean(curve.responses[point] for curve in found) for point in points]
-            left.plot(responses, mean, style, color=colour, label=label(found[0].cell), linewidth=1.4)
+            left.plot(responses, mean, style, color=colour, linewidth=1.4)
             ends = [scale * curve.values[-1] for curve in found]
             right.plot(ends, [place] * len(ends), "|", color=colour)
             middle, (low, high) = interquartile_mean(ends), bootstrap_interval([ends])
-            right.errorbar(middle, place, xerr=[[middle - low], [high - middle]], fmt="o", color=colour, capsize=3)
+            bars = right.errorbar(
+                middle, place, xerr=[[middle - low], [high - middle]], fmt="o", color=colour, capsize=3
+            )
+            bars.lines[2][0].set_linestyle(style)
         left.set(xlabel="responses sampled", ylabel=f"{study.metric}{unit}", title="mean over seeds")
-        right.set(xlabel=f"{study.metric}{unit}", title="at the end: seeds, interquartile mean, 95 % interval")
+        right.set(xlabel=f"{study.metric}{unit}")
+        right.set_title(
+            "at the end: seeds, interquartile mean, 95 % interval", loc="right"
+        )  # names leave the axes little room
         right.set_yticks(range(len(rows)), [label(found[0].cell) for found in rows])
+        for place, name in enumerate(right.get_yticklabels()):
+            name.set_color(colours[place % len(colours)])
         right.invert_yaxis()
         left.set_xscale("log")
-        left.legend(ncols=2, loc="lower right", fontsize=9)
+        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.xaxis.set_major_formatter(FuncFormatter(lambda responses, _: f"{responses:,.0f}"))
+        left.xaxis.set_minor_formatter(NullFormatter())
