@@ -38,9 +38,8 @@ class OpenEnv(Game):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _find(state["name"])  # a class in a file must be there before an object of it is read
-        vars(self).update(
-            state, environment=pickle.loads(state["environment"])
-        )  # within our own state, as it was written
+        # Within our own state, as it was written.
+        vars(self).update(state, environment=pickle.loads(state["environment"]))
 
     def move(self, text: str) -> tuple[str, bool, dict[str, float]]:
         try:
@@ -59,11 +58,10 @@ def _action(kind: Any, text: str) -> Any:
     """
     calls = Tags.default().calls_of(text)
     said = calls[-1] if calls else text.strip()
-    fields = {name: field for name, field in kind.model_fields.items() if name != "metadata"}
+    fields = [name for name in kind.model_fields if name != "metadata"]
     if len(fields) == 1 and not said.startswith("{"):
-        return kind.model_validate(
-            dict.fromkeys(fields, said)
-        )  # a number is read from text, and so is one of several words
+        # A number is read from text, and so is one of several words.
+        return kind.model_validate({fields[0]: said})
     return kind.model_validate_json(said)
 
 

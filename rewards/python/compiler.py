@@ -183,6 +183,8 @@ class Compiler(Expressions):
         )
         return lambda frames: body(frames) if is_true(test(frames)) else other(frames)
 
+    # Not one loop for both, over values: a `while` as a generator would turn a StopIteration that its test raises into a RuntimeError.
+
     def statement_While(self, node: ast.While, scope: Scope) -> Statement:
         test, body, other = (
             self.expression(node.test, scope),

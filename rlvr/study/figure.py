@@ -20,10 +20,11 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
 
     scale, unit = (100, ", %") if in_percent(study.metric) else (1, "")
     rows = [found for cell in study.cells if (found := [curve for curve in curves if curve.cell == cell])]
-    colours = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    palette = colormaps["tab10"].colors  # type: ignore[attr-defined]
+    colours = [palette[place % len(palette)] for place in range(len(rows))]
     with figure(path, columns=2, width=11, height=max(4.8, 1.2 + 0.28 * len(rows))) as (_, (left, right)):
         for place, found in enumerate(rows):
-            colour, style = colours[place % len(colours)], STYLES[place // len(colours) % len(STYLES)]
+            colour, style = colours[place], STYLES[place // len(palette) % len(STYLES)]
             # Most is learned early, so responses are on a logarithmic axis, which leaves out the start.
             points = [at for at in range(min(len(c.values) for c in found)) if all(c.responses[at] for c in found)]
             mean = [scale * fmean(curve.values[point] for curve in found) for point in points]
@@ -38,12 +39,11 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
             bars.lines[2][0].set_linestyle(style)
         left.set(xlabel="responses sampled", ylabel=f"{study.metric}{unit}", title="mean over seeds")
         right.set(xlabel=f"{study.metric}{unit}")
-        right.set_title(
-            "at the end: seeds, interquartile mean, 95 % interval", loc="right"
-        )  # names leave the axes little room
+        # From the right, because names leave the axes little room.
+        right.set_title("at the end: seeds, interquartile mean, 95 % interval", loc="right")
         right.set_yticks(range(len(rows)), [label(found[0].cell) for found in rows])
-        for place, name in enumerate(right.get_yticklabels()):
-            name.set_color(colours[place % len(colours)])
+        for name, colour in zip(right.get_yticklabels(), colours, strict=True):
+            name.set_color(colour)
         right.invert_yaxis()
         left.set_xscale("log")
         left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

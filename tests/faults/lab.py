@@ -161,9 +161,10 @@ class Lab:
 
     def command(self, folder: Path) -> list[str]:
         common = f"{COMMON} --pretrain {self.model} --save_path {folder} --resume --dist_timeout {self.timeout_s}"
-        special = SORTS[self.sort].format(reward=self._reward()) if self.sort else ""
+        reward = self._reward()
+        special = SORTS[self.sort].format(reward=reward) if self.sort else ""
         if self.name == "ppo":
-            functions = ["--reward_functions", f"{self._reward()}:letters"]
+            functions = ["--reward_functions", f"{reward}:letters"]
             return ["train", *common.split(), *PPO.split(), *functions, *special.split()]
         command = {"sft": "sft", "rm": "reward-model"}[self.name]
         return [command, *common.split(), *SUPERVISED.split(), *special.split()]

@@ -31,6 +31,7 @@ PROGRAMS = {
     "sets": "a = {1, 2, 3}; b = set([2, 3, 4]); print(sorted(a | b), sorted(a & b), sorted(a - b), sorted(a ^ b), a <= {1, 2, 3, 4}, len(a), 2 in a, a == {3, 2, 1}, {1} == {1: None})",
     "unpacking": "a, (b, c), *d = 1, (2, 3), 4, 5; (e, *f), g = [(1, 2, 3), 4]; a, b = b, a; print(a, b, c, d, e, f, g, [*d, *f], (*d,))",
     "while": "n, steps = 27, 0\nwhile n != 1:\n    n = n // 2 if n % 2 == 0 else 3 * n + 1\n    steps += 1\nelse:\n    print('done')\nprint(steps)",
+    "a test that ends": "left = iter([2, 1])\ntry:\n    while next(left): print('one')\nexcept StopIteration: print('none left')",
     "for": "for i in range(10):\n    if i == 2: continue\n    if i == 5: break\n    print(i, end=' ')\nelse:\n    print('no')\nprint(i)",
     "functions": "def f(a, b=2, *rest, c=3): return a, b, rest, c\nprint(f(1), f(1, 5, 6, 7, c=8), f(b=1, a=0), f(*[1, 2]))",
     "closures": "def counter():\n    n = 0\n    def more():\n        nonlocal n\n        n += 1\n        return n\n    return more\na, b = counter(), counter()\nprint(a(), a(), b())\nfs = [lambda: i for i in range(3)]\nprint([g() for g in fs])",
