@@ -196,8 +196,11 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
 def help_names_the_flags(line: str) -> None:
     """Benchmarks and the fault harness take minutes; their flags are looked up."""
     words = shlex.split(line)
-    at = next(i for i, word in enumerate(words) if any(program in word for program in LONG))
-    shown = help_of(*(["-m", words[at]] if words[at - 1] == "-m" else [words[at]]))
+    if words[0] == "rlvr":  # of a benchmark's file
+        at, shown = 1, help_of("-m", "rlvr", words[1])
+    else:
+        at = next(i for i, word in enumerate(words) if any(program in word for program in LONG))
+        shown = help_of(*(["-m", words[at]] if words[at - 1] == "-m" else [words[at]]))
     known = flags_by_spelling(Config)  # some hand flags on to `rlvr train`
     for word in words[at + 1 :]:
         assert not word.startswith("--") or word in shown or canonical(word) in known, word
