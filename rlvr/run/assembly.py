@@ -191,7 +191,8 @@ class LocalHost:
 
     def make_trainer(self, parts: Parts) -> LocalPPOTrainer:
         config, tokenizer, conversation = self.config, parts.tokenizer, parts.conversation
-        engine = build.make_rollout_engine(config, tokenizer, conversation, self.precision)
+        folder, note = self.session.folder, self.session.note
+        engine = build.make_rollout_engine(config, tokenizer, conversation, self.precision, folder, note)
         engine.on_progress = parts.view.on_generated if parts.view is not None else None
         models = build.make_models(config, self.plan, self.process.device)
         r = config.rollout

@@ -4,7 +4,7 @@ One function for each part. `rlvr.run.assembly` joins them in one process; on Ra
 their own, by the same functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -297,16 +297,32 @@ def boost(
 
 
 def make_rollout_engine(
-    config: Config, tokenizer: PreTrainedTokenizerBase, conversation: Conversation, precision: str
+    config: Config,
+    tokenizer: PreTrainedTokenizerBase,
+    conversation: Conversation,
+    precision: str,
+    folder: Path = Path(),
+    note: Callable[[str], None] = lambda text: None,
 ) -> Engine:
     """The engine that the settings ask for, with the environment that they ask for.
+
+    Args:
+        folder: of the run, through which vLLM servers are given weights.
+        note: is told of servers that fail.
 
     Raises:
         UserError: an engine, or an environment, that can't be used.
     """
-    r, environment = config.reward, environment_of(config)
+    r, environment, servers = config.reward, environment_of(config), config.rollout.vllm_servers
+    if servers:
+        from rlvr.rollout.vllm_servers import VLLMServersEngine
+
+        passed = folder / "weights_for_vllm"
+        made: Engine = VLLMServersEngine(tokenizer, servers, passed, config.parallel.dist_timeout, note)
+    else:
+        made = make_engine(config.rollout.engine, tokenizer)
     engine = play(
-        make_engine(config.rollout.engine, tokenizer),
+        made,
         conversation,
         environment,
         config.env.max_turns,

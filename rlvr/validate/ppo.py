@@ -5,6 +5,7 @@ Rules about one setting are beside its field, and `rlvr.validate.settings` appli
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from rlvr.config import Config
 from rlvr.config.catalog import Place
@@ -18,7 +19,7 @@ from rlvr.config.conditions import (
     has_critic,
     kl_kind_of,
 )
-from rlvr.errors import UserError
+from rlvr.errors import UserError, listed
 from rlvr.rollout.registry import check_engine
 from rlvr.validate.common import check_micro_batch, check_results
 from rlvr.validate.lora import lora_settings
@@ -47,12 +48,30 @@ def check_config(config: Config, flags: Collection[Place] = ()) -> None:
     check_unread(config, flags)
     check_ray(config)
     check_results(config)
-    check_engine(config.rollout.engine)
+    _check_engine(config)
     _check_sampled_logprobs(config)
     _check_mismatch(config)
     lora_settings(config.model)
     _check_lengths(config)
     _check_evaluation(config)
+
+
+def _check_engine(config: Config) -> None:
+    servers = config.rollout.vllm_servers
+    if not servers:
+        check_engine(config.rollout.engine)
+        return
+    for url in servers:
+        if not url.startswith(("http://", "https://")):
+            raise UserError(f"--vllm_servers {url}: give a URL, such as http://127.0.0.1:8000")
+    if len(set(servers)) < len(servers):
+        raise UserError(f"--vllm_servers names a server twice: {listed(servers)}")
+    if config.ray.ray:
+        raise UserError(
+            "--vllm_servers does not go with --ray, whose rollout workers have a vLLM each (--num_rollout_workers): take one of the two"
+        )
+    if find_spec("httpx") is None:
+        raise UserError("--vllm_servers needs httpx: pip install 'rlvr[vllm-servers]'")
 
 
 def _check_estimator(config: Config) -> None:

@@ -53,6 +53,8 @@ ELSEWHERE = {
     "calls.yaml": "tests/examples/test_calculator.py",
     "--pythons": "environments of other graders: tests/leaderboard/test_measure.py",
     "rlvr replay": "needs a run with a journal: tests/replay/test_replay.py",
+    "vllm-serve": "needs vLLM: tests/cli/test_vllm_serve.py, benchmarks/vllm.py",
+    "--vllm_servers": "needs servers: tests/rollout/test_vllm_servers.py",
     "textarena": "needs a package: tests/rewards/adapters/test_adapters.py",
     "coati.": "the package is not on PyPI; tests/rewards/foreign/test_colossalai.py runs such functions",
 }
