@@ -94,7 +94,7 @@ class Server:
         tokens = found.response_ids.tolist()
         self.answered += 1
         content = [{"token_id": t, "logprob": x} for t, x in zip(tokens, logprobs.tolist(), strict=True)]
-        spans = [{"weight_version": version, "start": 0, "end": len(tokens)}]
+        spans = [{"version": version, "start": 0, "end": len(tokens)}]
         return {"choices": [{"token_ids": tokens, "logprobs": {"content": content}, "weight_versions": spans}]}
 
 

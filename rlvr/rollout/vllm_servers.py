@@ -39,7 +39,7 @@ AT_ONCE = 256
 """Most requests that a process has open; each is a thread that waits."""
 UNKNOWN = "none"
 """Version of weights while they are replaced."""
-START = "start it with `rlvr vllm-serve MODEL`"
+START = "start it by `rlvr vllm-serve MODEL`"
 PROBE = "2 + 3 = 5, is it?\n<think>Été</think>"
 """Two tokenizers that cut this alike are taken for one."""
 _PRIME, _PART, _MASK = 1_000_003, 2**22, 2**63 - 1
@@ -177,7 +177,7 @@ class VLLMServersEngine(Engine):
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
 
-_REMEDY = f"Start what is missing ({START}), and go on with --resume, {INSTEAD}"
+_REMEDY = f"Start it again (`rlvr vllm-serve MODEL`) and go on with --resume, {INSTEAD}"
 
 
 def write_weights(weights: Iterable[tuple[str, Tensor]], folder: Path) -> None:
@@ -263,7 +263,8 @@ class _Server:
         self.url, self._checked = url.rstrip("/"), False
         self._client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
-            limits=httpx.Limits(),
+            # None is kept open: servers close theirs when they please, and after each error.
+            limits=httpx.Limits(max_keepalive_connections=0),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 
@@ -285,8 +286,8 @@ class _Server:
             )
         if config["max_model_len"] < longest:
             raise UserError(
-                f"{self.url} takes {config['max_model_len']} tokens of prompt and response together, and here are up to {longest}: {START} "
-                f"--max-model-len {longest}"
+                f"{self.url} takes {config['max_model_len']} tokens of prompt and response together, and here are up to {longest}: "
+                f"start it by `rlvr vllm-serve MODEL --max-model-len {longest}`"
             )
         served, own = self._get("/v1/models")["data"][0]["id"], tokenizer.encode(PROBE, add_special_tokens=False)
         given = self._post("/tokenize", {"model": served, "prompt": PROBE, "add_special_tokens": False})["tokens"]
@@ -310,7 +311,7 @@ class _Server:
         self._post("/update_weight_version", {"new_version": UNKNOWN})  # what fails half-way has none
         try:
             self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
-        except _Lost as error:
+        except _Lost as error:  # what a worker raises, vLLM tells by an error 500 or by closing the connection
             self._get("/health")  # raises if it is lost indeed
             raise UserError(
                 f"{error} when it was to load the weights in {folder}. It must see that folder under the same name (--save_path on a file "
@@ -322,7 +323,7 @@ class _Server:
     def answer(self, request: dict[str, Any], version: str) -> dict[str, Any]:
         """The response to a request, if it is wholly by these weights."""
         choice = self._post("/inference/v1/generate", request)["choices"][0]
-        versions = {span["weight_version"] for span in choice["weight_versions"] or ()}
+        versions = {span["version"] for span in choice["weight_versions"] or ()}
         if versions != {version}:
             raise _Lost(f"{self.url} answered with other weights: it was started again, or another run gives it some")
         return dict(choice)

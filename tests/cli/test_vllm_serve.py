@@ -32,9 +32,9 @@ sys.exit(3 if "--fail" in sys.argv else 0)
 @pytest.fixture
 def stand_in(tmp_path: Path, clean_env: dict[str, str]) -> dict[str, str]:
     """The environment of a process that finds the stand-in."""
-    folder = tmp_path / "packages" / "vllm" / "entrypoints" / "cli"
+    folder = tmp_path / "packages" / "vllm" / "entrypoints" / "openai"
     folder.mkdir(parents=True)
-    (folder / "main.py").write_text(STAND_IN)
+    (folder / "api_server.py").write_text(STAND_IN)
     for parent in (folder, folder.parent, folder.parent.parent):
         (parent / "__init__.py").touch()
     path = f"{tmp_path / 'packages'}{os.pathsep}{clean_env['PYTHONPATH']}"
@@ -47,8 +47,8 @@ COMMAND = [sys.executable, "-m", "rlvr", "vllm-serve"]
 def test_vllm_is_started_with_what_training_needs(stand_in, tmp_path, tiny_cache) -> None:
     done = subprocess.run([*COMMAND, "tiny", "--port", "8123", "--dtype", "float32"], env=stand_in, timeout=120)
     said = json.loads((tmp_path / "said.json").read_text())
-    word, folder, *flags = said["words"]
-    assert done.returncode == 0 and word == "serve" and said["dev"] == "1"
+    option, folder, *flags = said["words"]
+    assert done.returncode == 0 and option == "--model" and said["dev"] == "1"
     assert flags == "--enable-scale-out --logprobs-mode processed_logprobs --host 127.0.0.1 --port 8123 --dtype float32".split()  # fmt: skip
     assert {"config.json", "tokenizer.json", "model-00000.safetensors"} <= set(said["files"])
     assert not Path(folder).exists()

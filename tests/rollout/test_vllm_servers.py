@@ -297,7 +297,10 @@ def config(**rollout: Any) -> Any:
 @pytest.mark.parametrize(
     ("rollout", "message"),
     [
-        ({"engine": "hf", "vllm_servers": ["http://a:1"]}, r"--vllm_servers http://a:1 has no effect without --engine vllm"),
+        (
+            {"engine": "hf", "vllm_servers": ["http://a:1"]},
+            r"--vllm_servers http://a:1 has no effect without --engine vllm",
+        ),
         ({"engine": "vllm", "vllm_servers": ["localhost:8000"]}, r"--vllm_servers localhost:8000: give a URL"),
         ({"engine": "vllm", "vllm_servers": ["http://a:1", "http://a:1"]}, r"names a server twice: http://a:1"),
     ],
