@@ -130,7 +130,7 @@ def resolve(
     """
     if isinstance(spec, RewardFunction):
         return spec
-    name, function = (name_of(spec), spec) if callable(spec) else (_short_name(spec), _find(spec))
+    name, function = (name_of(spec), spec) if callable(spec) else (_short_name(spec), find(spec))
     chosen = dict((options or {}).get(name, {}))
     function = as_function(function, chosen)
     parameters = inspect.signature(function).parameters
@@ -187,23 +187,39 @@ def _short_name(spec: str) -> str:
     return spec.rsplit(":", 1)[1] if ":" in spec else spec
 
 
-def _find(spec: str) -> Callable[..., Any]:
+def find(spec: str) -> Callable[..., Any]:
+    """What a name or a place of a reward function stands for.
+
+    Raises:
+        UserError: nothing of that name, or nothing at that place.
+    """
     if spec in _registered:
         return _registered[spec]
     for point in entry_points(group=ENTRY_POINTS, name=spec):
         return point.load()
     if ":" in spec:
-        place, attribute = spec.rsplit(":", 1)
-        module = _import(place)
-        function = getattr(module, attribute, None)
-        if callable(function):
-            return function
-        there = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise UserError(f"{place} defines no function {attribute!r}; it defines: {', '.join(there) or 'none'}")
+        return at_place(spec)
     raise UserError(
         f"unknown reward function {spec!r}.{nearest(spec, names())} There are: {', '.join(names())}. Your own: package.module:function, "
         "path/to/file.py:function, or a decorated name in a file given with --reward_plugins"
     )
+
+
+def at_place(spec: str) -> Callable[..., Any]:
+    """What is at `package.module:name` or `path/to/file.py:name`, which is imported.
+
+    Raises:
+        UserError: no such place, no such name there, or an import that fails.
+    """
+    place, colon, name = spec.rpartition(":")
+    if not colon:
+        raise UserError(f"{spec!r} names no place: give package.module:name or path/to/file.py:name")
+    module = import_place(place)
+    found = getattr(module, name, None)
+    if callable(found):
+        return found
+    there = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+    raise UserError(f"{place} defines no function {name!r}; it defines: {', '.join(there) or 'none'}")
 
 
 def load_plugins(specs: Iterable[str]) -> None:
@@ -213,14 +229,19 @@ def load_plugins(specs: Iterable[str]) -> None:
         UserError: one can't be imported, or registers nothing.
     """
     for spec in specs:
-        module = _import(spec)
+        module = import_place(spec)
         if not any(f.__module__ == module.__name__ for f in _registered.values()):
             raise UserError(
                 f'--reward_plugins {spec} registers no reward function; decorate one with @reward_fn("name")'
             )
 
 
-def _import(place: str) -> ModuleType:
+def import_place(place: str) -> ModuleType:
+    """The module, or the Python file.
+
+    Raises:
+        UserError: it can't be imported.
+    """
     try:
         return _import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (UserError, KeyboardInterrupt):

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from rewards.adapters.game import Game
 from rewards.errors import UserError
-from rewards.registry import _find
+from rewards.registry import at_place
 from rewards.tags import Tags
 
 
@@ -25,7 +25,7 @@ class OpenEnv(Game):
     install = "pip install openenv"
 
     def begin(self, game: str, seed: int) -> str:
-        kind: Any = _find(game)
+        kind: Any = at_place(game)
         if not (isinstance(kind, type) and issubclass(kind, self.imported().Environment)):
             raise UserError(f"{game} is no environment of OpenEnv: it must be a class of openenv's Environment")
         self.name, self.environment = game, kind()
@@ -37,7 +37,7 @@ class OpenEnv(Game):
         return {**vars(self), "environment": cloudpickle.dumps(self.environment)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _find(state["name"])  # a class in a file must be there before an object of it is read
+        at_place(state["name"])  # a class in a file must be there before an object of it is read
         # Within our own state, as it was written.
         vars(self).update(state, environment=pickle.loads(state["environment"]))
 

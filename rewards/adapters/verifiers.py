@@ -14,7 +14,7 @@ from typing import Any
 
 from rewards.adapters.game import Game
 from rewards.errors import UserError
-from rewards.registry import _find
+from rewards.registry import at_place
 
 
 class Verifiers(Game):
@@ -76,7 +76,7 @@ def _taskset(game: str) -> Any:
     """
     vf = Verifiers.imported()
     try:
-        made = _find(game)()
+        made = at_place(game)()
     except TypeError as error:
         raise UserError(
             f"{game} can't be called without arguments ({error}); name a function that returns a Taskset"

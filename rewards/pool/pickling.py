@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from rewards.errors import UserError
-from rewards.registry import RewardFunction, _find, _import, as_function, names
+from rewards.registry import RewardFunction, as_function, find, import_place, names
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def unpack(packed: PackedFunction) -> RewardFunction:
         assert isinstance(packed.what, bytes)
         found = pickle.loads(packed.what)  # written by the pool, our parent
     elif packed.how == "place":
-        found = _at(_import(str(packed.what)), packed.qualname)
+        found = _at(import_place(str(packed.what)), packed.qualname)
     else:
-        found = _find(str(packed.what))
+        found = find(str(packed.what))
     if found is None:
         raise UserError(
             f"reward function {packed.name!r} is not at {packed.what!r}:{packed.qualname} in a worker process"

@@ -17,6 +17,7 @@ from rewards import (
     reward_fn,
 )  # fmt: skip
 from rewards.call import score
+from rewards.registry import at_place
 
 TAGS = Tags.default()
 GOOD = "<think>6*7</think><answer>42</answer>"
@@ -196,3 +197,11 @@ def test_weights_none_and_metrics_only() -> None:
     assert RewardSet([resolve(sometimes)])([sample("41")])[0].total is None
     with pytest.raises(UserError, match="2 reward weights for 1"):
         RewardSet([resolve(sometimes)], [1, 2])
+
+
+def test_a_game_of_an_adapter_is_named_by_its_place() -> None:
+    """Nothing is said of reward functions, of which it is none."""
+    with pytest.raises(
+        UserError, match=r"^'reverse-text' names no place: give package.module:name or path/to/file.py:name$"
+    ):
+        at_place("reverse-text")
