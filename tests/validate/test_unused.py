@@ -71,6 +71,7 @@ UNREAD = [
     (["--curriculum_by", "kind"], "without a --curriculum"),
     (["--curriculum_memory", "5"], "without a --curriculum"),
     (["--curriculum_even", "0.5"], "give --curriculum"),
+    (["--vllm_servers", "http://127.0.0.1:8000"], "give --engine vllm"),
     (["--curriculum", "zone", "--curriculum_target", "0.3"], "without --curriculum target_success"),
     (["--max_refills", "3"], "without --dynamic_sampling"),
     (["--ptx_batch_size", "4"], "without --ptx_dataset"),
