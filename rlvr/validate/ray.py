@@ -6,7 +6,7 @@ from rlvr.config import Config
 from rlvr.config.conditions import correction_of
 from rlvr.errors import UserError
 
-PLUGINS = ("ddp", "zero1", "zero2", "zero2_cpu", "gemini", "gemini_auto")
+PLUGINS = ("ddp", "zero1", "zero2", "zero2_cpu", "fsdp", "gemini", "gemini_auto")
 _WHAT = {
     "actor": "the actor",
     "critic": "the critic",
@@ -31,7 +31,7 @@ def check_ray(config: Config) -> None:
         )
     if config.parallel.plugin not in PLUGINS:
         raise UserError(
-            f"--plugin {config.parallel.plugin} does not go with --ray, whose roles hold whole models: give one of "
+            f"--plugin {config.parallel.plugin} does not go with --ray, which can't cut a model into stages or columns: give one of "
             f"{', '.join(PLUGINS)}, or run under torchrun without --ray"
         )
     if config.train.memory_limit is not None:

@@ -127,11 +127,12 @@ def test_workers_compute_with_what_the_actor_has(cast, micro_model, tmp_path, mo
     assert_same_metrics(remote, local)
 
 
-def test_sharded_training_processes_give_their_weights_together(cast, micro_model, tmp_path) -> None:
+@pytest.mark.parametrize(("plugin", "precision"), [("gemini", "bf16"), ("fsdp", "fp32")])
+def test_sharded_training_processes_give_their_weights_together(cast, micro_model, tmp_path, plugin, precision) -> None:
     """Two training processes, whose sums are rounded otherwise than one's; their workers sample the same in the first episode."""
     given = {
         "algo": {"estimator": "grpo", "kl_coef": 0.0},
-        "parallel": {"plugin": "gemini", "mixed_precision": "bf16"},
+        "parallel": {"plugin": plugin, "mixed_precision": precision},
         "ray": {"num_rollout_workers": 2, "max_staleness": 1},
     }
     folders = []

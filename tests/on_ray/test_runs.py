@@ -88,6 +88,7 @@ VARIANTS = {
         "model": {"share_trunk": True}, "train": {"micro_batch_tokens": 256, "accumulation_steps": 2},
         "parallel": {"plugin": "zero1", "mixed_precision": "bf16"}, "algo": {"kl_coef": 0.0},
     },
+    "sharded weights": {"parallel": {"plugin": "fsdp"}, "algo": {"kl_coef": 0.05}},
     "squared probabilities, further prompts": {
         "algo": {"estimator": "optimal_token_baseline", "dynamic_sampling": True, "max_refills": 1, "kl_coef": 0.0},
     },
@@ -182,7 +183,8 @@ def test_the_scripts_families_and_strategies(cast, family, strategy, tmp_path, c
         ray_command(["--model", "gpt2" if family != "gpt2" else "opt", "--pretrain", model])
 
 
-def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path) -> None:
+@pytest.mark.parametrize(("plugin", "twice"), [("ddp", ["actor"]), ("fsdp", ["actor", "initial"])])
+def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path, plugin, twice) -> None:
     """With recorded responses of unequal lengths. Two actors beside one critic: their numbers need not be equal."""
     data = tmp_path / "recorded.jsonl"
     data.write_text(
@@ -201,13 +203,16 @@ def test_two_processes_a_role_give_the_losses_of_one(cast, micro_model, tmp_path
     common = {
         "rollout": {"engine": "replay", "max_new_tokens": 40, "max_length": 160},
         "data": {"prompt_dataset": [str(data)], "eval_datasets": [str(data), str(other)]},
+        "parallel": {"plugin": plugin},
+        "algo": {"kl_coef": 0.05},
     }
     alone = train(settings(micro_model, tmp_path / "alone", remote=False, **common))
     size = Size(1, 2, 0)
-    cast.group("actor")(size)
+    for role in twice:
+        cast.group(role)(size)
     with pytest.MonkeyPatch.context() as patch:
-        # One process for the critic, the reference and rewards, where --num_cpus_per_node gives all roles as many.
-        patch.setattr(on_ray, "sizes", lambda r, nodes, c: {n: size if n == "actor" else Size(1, 1, 0) for n in nodes})
+        # One process for the others, where --num_cpus_per_node gives all roles as many.
+        patch.setattr(on_ray, "sizes", lambda r, nodes, c: {n: size if n in twice else Size(1, 1, 0) for n in nodes})
         together = train(settings(micro_model, tmp_path / "together", remote=True, **common))
     for mine, theirs in zip(rows(together), rows(alone), strict=True):
         assert mine.keys() == theirs.keys()
@@ -230,7 +235,8 @@ def test_the_example_of_two_machines_runs(cast, micro_model, tmp_path) -> None:
         Config, overlay(example, to_dict(small), {"algo": {"preset": "drgrpo"}, "train": {"critic_lr": 9e-6}})
     )
     size = Size(1, 2, 0)
-    cast.group("actor")(size)
+    for role in twice:
+        cast.group(role)(size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_ray, "sizes", lambda r, nodes, c: {name: size for name in nodes})
         folder = train(config)
