@@ -33,6 +33,7 @@ class Server:
         answered: number of responses.
         loaded: the folders from which weights came.
         missing: paths that it does not have.
+        instead: what it answers to a path in place of the truth.
     """
 
     model: Any
@@ -46,6 +47,7 @@ class Server:
     answered: int = 0
     loaded: list[Path] = field(default_factory=list)
     missing: tuple[str, ...] = ()
+    instead: dict[str, Any] = field(default_factory=dict)
     keys: set[str | None] = field(default_factory=set)
     url: str = ""
     lock: Any = field(default_factory=Lock)
@@ -132,6 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
                 found = find(path) if status == 200 else {"error": {"message": "EngineCore died"}}
             except (OSError, RuntimeError) as error:  # as vLLM tells of what a worker raised
                 status, found = 500, {"error": {"message": str(error)}}
+            found = self.served.instead.get(path, found)
             if path in self.served.missing:
                 status, found = 404, {"detail": "Not Found"}
         body = json.dumps(found).encode()

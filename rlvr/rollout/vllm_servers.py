@@ -14,6 +14,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,14 @@ CONNECT_S = 10.0
 SHARD_BYTES = 2**30
 AT_ONCE = 256
 """Most requests that a process has open; each is a thread that waits."""
+GENERATE = "/inference/v1/generate"
 UNKNOWN = "none"
 """Version of weights while they are replaced."""
 START = "start it by `rlvr vllm-serve MODEL`"
 PROBE = "2 + 3 = 5, is it?\n<think>Été</think>"
 """Two tokenizers that cut this alike are taken for one."""
+_Answer = tuple[list[int], list[float]]
+"""Tokens and their logprobs."""
 _PRIME, _PART, _MASK = 1_000_003, 2**22, 2**63 - 1
 
 
@@ -109,12 +113,13 @@ class VLLMServersEngine(Engine):
         seeds = [derive_seed("rollout", *seed, first + i) % 2**31 for i in range(len(prompts))]
         version = fingerprint(self._weights(model))
         longest = max(len(p.ids) for p in prompts) + sampling.max_new_tokens
+        vocabulary = model.get_input_embeddings().num_embeddings
         collected, left, why = ReorderBuffer(len(prompts)), list(range(len(prompts))), ""
         for _ in range(ATTEMPTS):
             servers = self._servers_with(version, model, longest)
             again = []
             requests = {i: _request(prompts[i], sampling, seeds[i]) for i in left}
-            for i, answer in _ask(servers, requests, version):
+            for i, answer in _ask(servers, requests, version, vocabulary):
                 if isinstance(answer, _Lost):
                     again.append(i)
                     why = str(answer)
@@ -165,13 +170,14 @@ class VLLMServersEngine(Engine):
         write_weights(self._weights(model), partial)
         return partial.rename(folder)
 
-    def _rollout(self, prompt: "Prompt", choice: dict[str, Any], sampling: Sampling) -> Rollout:
-        kept, stopped = cut_at_stop(choice["token_ids"], sampling.stop_ids, sampling.stop_strings, self._decode)
+    def _rollout(self, prompt: "Prompt", answer: _Answer, sampling: Sampling) -> Rollout:
+        tokens, logprobs = answer
+        kept, stopped = cut_at_stop(tokens, sampling.stop_ids, sampling.stop_strings, self._decode)
         # With top-k or top-p, what vLLM calls processed logprobs are those of the truncated distribution.
         whole = sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1
-        logprobs = torch.tensor([token["logprob"] for token in choice["logprobs"]["content"]][: len(kept)])
+        chosen = torch.tensor(logprobs[: len(kept)], dtype=torch.float32) if whole else None
         ids = torch.tensor(kept, dtype=torch.long)
-        return Rollout(torch.tensor(prompt.ids), ids, "stop" if stopped else "length", logprobs if whole else None)
+        return Rollout(torch.tensor(prompt.ids), ids, "stop" if stopped else "length", chosen)
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=False)
@@ -219,15 +225,15 @@ def _request(prompt: "Prompt", sampling: Sampling, seed: int) -> dict[str, Any]:
 
 
 def _ask(
-    servers: Sequence["_Server"], requests: dict[int, dict[str, Any]], version: str
-) -> Iterator[tuple[int, "dict[str, Any] | _Lost"]]:
+    servers: Sequence["_Server"], requests: dict[int, dict[str, Any]], version: str, vocabulary: int
+) -> Iterator[tuple[int, "_Answer | _Lost"]]:
     """The answers as they come, by the requests' places. A server that has failed once is not asked again here."""
     failed: dict[str, _Lost] = {}
 
-    def ask(server: _Server, request: dict[str, Any]) -> dict[str, Any] | _Lost:
+    def ask(server: _Server, request: dict[str, Any]) -> _Answer | _Lost:
         if server.url not in failed:
             try:
-                return server.answer(request, version)
+                return server.answer(request, version, vocabulary)
             except _Lost as error:
                 failed[server.url] = error
         return failed[server.url]
@@ -279,7 +285,9 @@ class _Server:
         """
         if self._checked:
             return
-        config = self._get("/server_info?config_format=json")["vllm_config"]["model_config"]
+        with self._reading("/server_info"):
+            config = self._get("/server_info?config_format=json")["vllm_config"]["model_config"]
+            config = {name: config[name] for name in ("logprobs_mode", "max_model_len")}
         if config["logprobs_mode"] != "processed_logprobs":
             raise UserError(
                 f"{self.url} gives {config['logprobs_mode']}, and training needs processed_logprobs, after the temperature: {START}"
@@ -289,8 +297,11 @@ class _Server:
                 f"{self.url} takes {config['max_model_len']} tokens of prompt and response together, and here are up to {longest}: "
                 f"start it by `rlvr vllm-serve MODEL --max-model-len {longest}`"
             )
-        served, own = self._get("/v1/models")["data"][0]["id"], tokenizer.encode(PROBE, add_special_tokens=False)
-        given = self._post("/tokenize", {"model": served, "prompt": PROBE, "add_special_tokens": False})["tokens"]
+        own = tokenizer.encode(PROBE, add_special_tokens=False)
+        with self._reading("/v1/models and /tokenize"):
+            served = str(self._get("/v1/models")["data"][0]["id"])
+            asked = {"model": served, "prompt": PROBE, "add_special_tokens": False}
+            given = [int(token) for token in self._post("/tokenize", asked)["tokens"]]
         if given != own:
             raise UserError(
                 f"{self.url} serves {escape_control_characters(served)}, whose tokenizer is not that of the model that is trained: {PROBE!r} "
@@ -300,7 +311,8 @@ class _Server:
 
     def version(self) -> str:
         """Of its weights."""
-        return str(self._get("/weight_info")["weight_version"])
+        with self._reading("/weight_info"):
+            return str(self._get("/weight_info")["weight_version"])
 
     def load(self, folder: Path, version: str) -> None:
         """Have it load the weights in the folder, and forget what it has computed with others.
@@ -320,13 +332,33 @@ class _Server:
         self._post("/reset_prefix_cache", {})
         self._post("/update_weight_version", {"new_version": version})
 
-    def answer(self, request: dict[str, Any], version: str) -> dict[str, Any]:
-        """The response to a request, if it is wholly by these weights."""
-        choice = self._post("/inference/v1/generate", request)["choices"][0]
-        versions = {span["version"] for span in choice["weight_versions"] or ()}
+    def answer(self, request: dict[str, Any], version: str, vocabulary: int) -> tuple[list[int], list[float]]:
+        """The tokens of a response and their logprobs, if it is wholly by these weights.
+
+        Args:
+            vocabulary: number of tokens that there are. What else a server says is not believed either.
+        """
+        with self._reading(GENERATE):
+            choice = self._post(GENERATE, request)["choices"][0]
+            versions = {span["version"] for span in choice["weight_versions"] or ()}
+            tokens = [int(token) for token in choice["token_ids"]]
+            logprobs = [float(token["logprob"]) for token in choice["logprobs"]["content"]]
+            most = request["sampling_params"]["max_tokens"]
+            if len(tokens) != len(logprobs) or len(tokens) > most or not all(0 <= t < vocabulary for t in tokens):
+                raise ValueError("tokens that the model does not have, or not as many as were asked for")
         if versions != {version}:
             raise _Lost(f"{self.url} answered with other weights: it was started again, or another run gives it some")
-        return dict(choice)
+        return tokens, logprobs
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        """Raise `UserError` if within the block an answer turns out to be none of vLLM's."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.url} answers {path} otherwise than vLLM 0.32 and later do ({type(error).__name__}: {error}); {START}"
+            ) from None
 
     def _get(self, path: str) -> Any:
         return self._call("GET", path, None)

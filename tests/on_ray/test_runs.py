@@ -235,8 +235,7 @@ def test_the_example_of_two_machines_runs(cast, micro_model, tmp_path) -> None:
         Config, overlay(example, to_dict(small), {"algo": {"preset": "drgrpo"}, "train": {"critic_lr": 9e-6}})
     )
     size = Size(1, 2, 0)
-    for role in twice:
-        cast.group(role)(size)
+    cast.group("actor")(size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_ray, "sizes", lambda r, nodes, c: {name: size for name in nodes})
         folder = train(config)

@@ -278,6 +278,33 @@ def test_what_is_no_such_server_is_told(engine, servers, model, path) -> None:
         engine.generate(model, PROMPTS, GREEDY, (0,))
 
 
+def choice(tokens: list[Any], logprobs: list[Any]) -> dict[str, Any]:
+    content = [{"logprob": value} for value in logprobs]
+    one = {"token_ids": tokens, "logprobs": {"content": content}, "weight_versions": []}
+    return {"choices": [one]}
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/server_info", {"vllm_config": "text"}),
+        ("/server_info", []),
+        ("/v1/models", {"data": []}),
+        ("/tokenize", {"tokens": ["a"]}),
+        ("/weight_info", {}),
+        ("/inference/v1/generate", {}),
+        ("/inference/v1/generate", choice([5, 10**9], [0.0, 0.0])),
+        ("/inference/v1/generate", choice([5, -1], [0.0, 0.0])),
+        ("/inference/v1/generate", choice([5, 6], [0.0])),
+        ("/inference/v1/generate", choice([5] * 99, [0.0] * 99)),
+    ],
+)
+def test_answers_that_are_none_are_told(engine, servers, model, path, answer) -> None:
+    servers[0].instead = {path: answer}
+    with pytest.raises(UserError, match="otherwise than vLLM 0.32 and later do .*rlvr vllm-serve MODEL"):
+        engine.generate(model, PROMPTS, GREEDY, (0,))
+
+
 def test_the_key_is_sent(monkeypatch, servers, model, tmp_path) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "secret")
     engine = VLLMServersEngine(TOKENIZER, [servers[0].url], tmp_path / "weights", 20.0)
