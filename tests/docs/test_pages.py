@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,3 +107,9 @@ def test_what_pages_include_is_there() -> None:
 
 def test_python_of_the_build_is_not_copied_into_the_site() -> None:
     assert "generate/" in SITE["exclude_docs"] and find_spec("docs.generate.settings_page")
+
+
+def test_every_extra_is_in_the_table() -> None:
+    table = (DOCS / "index.md").read_text().partition("| brings |")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    assert named == set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
