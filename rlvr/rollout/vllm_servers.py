@@ -74,9 +74,6 @@ class VLLMServersEngine(Engine):
         folder: for weights on their way; trainer and servers see it under this name.
         timeout_s: for one response, and for one server to load weights.
         note: is told of servers that fail.
-
-    Raises:
-        UserError: httpx is not installed.
     """
 
     def __init__(
@@ -146,7 +143,7 @@ class VLLMServersEngine(Engine):
         with FileLock(self.folder / "lock"):
             for server in self._servers:
                 try:
-                    server.check(model, self.tokenizer, longest)
+                    server.check(self.tokenizer, longest)
                     if server.version() != version:
                         server.load(self._written(version, model), version)
                     ready.append(server)
@@ -238,16 +235,16 @@ def _ask(
                 failed[server.url] = error
         return failed[server.url]
 
-    with ThreadPoolExecutor(min(AT_ONCE, len(requests))) as threads:
+    threads = ThreadPoolExecutor(min(AT_ONCE, len(requests)))
+    try:
         places = {
             threads.submit(ask, servers[k % len(servers)], request): i
             for k, (i, request) in enumerate(requests.items())
         }
-        try:
-            for done in as_completed(places):
-                yield places[done], done.result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        for done in as_completed(places):
+            yield places[done], done.result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)  # a server that hangs holds up nothing
 
 
 class _Lost(Exception):
@@ -277,8 +274,8 @@ class _Server:
     def close(self) -> None:
         self._client.close()
 
-    def check(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, longest: int) -> None:
-        """Find out, once, whether it serves this model and can take weights.
+    def check(self, tokenizer: PreTrainedTokenizerBase, longest: int) -> None:
+        """Find out, once, whether it serves such a model and can take weights.
 
         Raises:
             UserError: it doesn't, or can't.
