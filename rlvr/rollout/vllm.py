@@ -60,23 +60,7 @@ class VLLMEngine(Engine):
         self._give_weights(model)
         from vllm import SamplingParams  # type: ignore[import-not-found]
 
-        requests = [
-            SamplingParams(
-                max_tokens=sampling.max_new_tokens,
-                temperature=sampling.temperature,
-                top_k=sampling.top_k,
-                top_p=sampling.top_p,
-                # One seed for all would give all prompts the same random numbers.
-                seed=derive_seed("rollout", *seed, first + i) % 2**31,
-                ignore_eos=True,
-                stop_token_ids=list(sampling.stop_ids),
-                stop=list(sampling.stop_strings) or None,
-                include_stop_str_in_output=True,
-                detokenize=bool(sampling.stop_strings),
-                logprobs=0,
-            )
-            for i in range(len(prompts))
-        ]
+        requests = [SamplingParams(**request_settings(sampling, *seed, first + i)) for i in range(len(prompts))]
         inputs = [{"prompt_token_ids": list(p.ids)} for p in prompts]
         outputs = self._llm.generate(inputs, requests, use_tqdm=False)
         rollouts = [self._rollout(p, out.outputs[0], sampling) for p, out in zip(prompts, outputs, strict=True)]
@@ -84,15 +68,8 @@ class VLLMEngine(Engine):
         yield rollouts
 
     def _rollout(self, prompt: "Prompt", output: Any, sampling: Sampling) -> Rollout:
-        kept, stopped = cut_at_stop(output.token_ids, sampling.stop_ids, sampling.stop_strings, self._decode)
-        # With top-k or top-p, what vLLM calls processed logprobs are those of the truncated distribution.
-        whole = sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1
-        chosen = [output.logprobs[i][token].logprob for i, token in enumerate(kept)] if whole else []
-        logprobs = torch.tensor(chosen, dtype=torch.float32) if whole else None
-        return Rollout(torch.tensor(prompt.ids), torch.tensor(kept), "stop" if stopped else "length", logprobs)
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        logprobs = [by_token[token].logprob for by_token, token in zip(output.logprobs, output.token_ids, strict=True)]
+        return make_rollout(prompt, output.token_ids, logprobs, sampling, self.tokenizer)
 
     def _start(self, model: PreTrainedModel, length: int, sampling: Sampling) -> None:
         """Start vLLM for this kind of model and length, unless a suitable one runs already."""
@@ -139,6 +116,48 @@ class VLLMEngine(Engine):
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+
+
+def request_settings(sampling: Sampling, *place: int | str) -> dict[str, Any]:
+    """What vLLM's `SamplingParams` are made of, for one response.
+
+    Args:
+        place: of the response in the run. One seed for all would give all prompts the same random numbers.
+    """
+    return {
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "seed": derive_seed("rollout", *place) % 2**31,
+        "ignore_eos": True,
+        "stop_token_ids": list(sampling.stop_ids),
+        "stop": list(sampling.stop_strings),
+        "include_stop_str_in_output": True,
+        "detokenize": bool(sampling.stop_strings),
+        "logprobs": 0,
+    }
+
+
+def make_rollout(
+    prompt: "Prompt",
+    tokens: Sequence[int],
+    logprobs: Sequence[float],
+    sampling: Sampling,
+    tokenizer: PreTrainedTokenizerBase,
+) -> Rollout:
+    """A response of vLLM's, cut where it ends, with the logprob of each of its tokens."""
+    kept, stopped = cut_at_stop(
+        tokens,
+        sampling.stop_ids,
+        sampling.stop_strings,
+        lambda ids: tokenizer.decode(list(ids), skip_special_tokens=False),
+    )
+    # With top-k or top-p, what vLLM calls processed logprobs are those of the truncated distribution.
+    whole = sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1
+    chosen = torch.tensor(logprobs[: len(kept)], dtype=torch.float32) if whole else None
+    ids = torch.tensor(kept, dtype=torch.long)
+    return Rollout(torch.tensor(prompt.ids), ids, "stop" if stopped else "length", chosen)
 
 
 def _prepare_environment() -> None:

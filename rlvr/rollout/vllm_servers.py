@@ -24,10 +24,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlvr.core.seeding import derive_seed
 from rlvr.errors import UserError, escape_control_characters
-from rlvr.rollout.engine import INSTEAD, Engine, ReorderBuffer, Rollout, Sampling, cut_at_stop
-from rlvr.rollout.vllm import has_tied_head, sampling_weights
+from rlvr.rollout.engine import INSTEAD, Engine, ReorderBuffer, Rollout, Sampling
+from rlvr.rollout.vllm import has_tied_head, make_rollout, request_settings, sampling_weights
 
 if TYPE_CHECKING:
     from rlvr.data.prompts import Prompt
@@ -107,28 +106,31 @@ class VLLMServersEngine(Engine):
         """
         if not prompts:
             return
-        seeds = [derive_seed("rollout", *seed, first + i) % 2**31 for i in range(len(prompts))]
         version = fingerprint(self._weights(model))
         longest = max(len(p.ids) for p in prompts) + sampling.max_new_tokens
         vocabulary = model.get_input_embeddings().num_embeddings
         collected, left, why = ReorderBuffer(len(prompts)), list(range(len(prompts))), ""
         for _ in range(ATTEMPTS):
             servers = self._servers_with(version, model, longest)
-            again = []
-            requests = {i: _request(prompts[i], sampling, seeds[i]) for i in left}
+            requests = {
+                i: {
+                    "token_ids": list(prompts[i].ids),
+                    "sampling_params": request_settings(sampling, *seed, first + i),
+                }
+                for i in left
+            }
             for i, answer in _ask(servers, requests, version, vocabulary):
                 if isinstance(answer, _Lost):
-                    again.append(i)
                     why = str(answer)
                     continue
-                collected.add(i, self._rollout(prompts[i], answer, sampling))
+                collected.add(i, make_rollout(prompts[i], *answer, sampling, self.tokenizer))
                 left.remove(i)
                 self.report(len(prompts) - len(left), len(prompts), collected.tokens)
                 if ready := collected.take():
                     yield ready
-            if not again:
+            if not left:
                 return
-            self.note(f"{why}; {len(again)} prompts are asked again")
+            self.note(f"{why}; {len(left)} prompts are asked again")
         raise UserError(f"--vllm_servers: {len(left)} prompts were asked {ATTEMPTS} times; at last, {why}. {_REMEDY}")
 
     def _weights(self, model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
@@ -167,18 +169,6 @@ class VLLMServersEngine(Engine):
         write_weights(self._weights(model), partial)
         return partial.rename(folder)
 
-    def _rollout(self, prompt: "Prompt", answer: _Answer, sampling: Sampling) -> Rollout:
-        tokens, logprobs = answer
-        kept, stopped = cut_at_stop(tokens, sampling.stop_ids, sampling.stop_strings, self._decode)
-        # With top-k or top-p, what vLLM calls processed logprobs are those of the truncated distribution.
-        whole = sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1
-        chosen = torch.tensor(logprobs[: len(kept)], dtype=torch.float32) if whole else None
-        ids = torch.tensor(kept, dtype=torch.long)
-        return Rollout(torch.tensor(prompt.ids), ids, "stop" if stopped else "length", chosen)
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
-
 
 _REMEDY = f"Start it again (`rlvr vllm-serve MODEL`) and go on with --resume, {INSTEAD}"
 
@@ -199,26 +189,6 @@ def _shards(weights: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]
         # A copy, as safetensors refuses tensors that share memory: a head, say, that is the embedding.
         shard[name] = weight.to("cpu", copy=True).contiguous()
     yield shard
-
-
-def _request(prompt: "Prompt", sampling: Sampling, seed: int) -> dict[str, Any]:
-    """The body of a request for one response. One seed for all would give all prompts the same random numbers."""
-    return {
-        "token_ids": list(prompt.ids),
-        "sampling_params": {
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "seed": seed,
-            "ignore_eos": True,
-            "stop_token_ids": list(sampling.stop_ids),
-            "stop": list(sampling.stop_strings),
-            "include_stop_str_in_output": True,
-            "detokenize": bool(sampling.stop_strings),
-            "logprobs": 0,
-        },
-    }
 
 
 def _ask(
