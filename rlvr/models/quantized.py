@@ -144,6 +144,9 @@ def quantize(model: PreTrainedModel) -> None:
             f"--load_in_4bit: {type(model).__name__} has no linear layers of torch's in its decoder, which are what is held in 4 bits; "
             "leave it out"
         )
+    # bitsandbytes keeps the table of steps that it makes first, and the memory estimate builds models without storage.
+    with torch.device("cpu"):
+        import_bitsandbytes().quantize_blockwise(torch.zeros(1))
     for name, layer in layers:
         decoder.set_submodule(name, Linear4bit(layer))
 

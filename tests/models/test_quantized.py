@@ -200,7 +200,9 @@ def test_an_adapter_goes_over_what_it_was_trained_over(tmp_path) -> None:
     torch.testing.assert_close(theirs(IDS).logits, base(IDS).logits, atol=1e-6, rtol=1e-6)
 
 
-def test_the_memory_estimate_counts_them(tmp_path) -> None:
+def test_the_memory_estimate_counts_them(tmp_path, monkeypatch) -> None:
+    """As the first thing that a process does with 4 bits, too: bitsandbytes' table of steps is then made, on the device of the time."""
+    monkeypatch.setattr("bitsandbytes.functional.name2qmap", {})
     tiny_model().save_pretrained(tmp_path)
     footprint, model = Footprint(str(tmp_path), Precision(), lora=ALL, load_in_4bit=True), in_4bit()
     layers = packed(model).values()
