@@ -90,7 +90,7 @@ def chunked_logprobs(
         temperature: of sampling.
         softcap: bound of the logits (Gemma 2).
         scale: factor of the logits (Cohere's `logit_scale`; 1 / Granite's `logits_scaling`).
-        chunk_tokens: tokens whose logits exist at the same time.
+        chunk_tokens: tokens whose logits exist at the same time, up to half more or less, so that chunks are equal.
         with_entropy: False saves the work; the entropies are then 0.
         with_squared_probs: give these as well.
         float32: multiply in float32 whatever the states and the head are in, and under autocast too.
@@ -135,12 +135,18 @@ class _Options(NamedTuple):
 
     def chunks(self, tokens: int) -> Iterator[slice]:
         """Slices that cover N tokens."""
-        yield from _slices(0, tokens, self.chunk_tokens)
+        yield from _slices(0, tokens, chunk_size(tokens, self.chunk_tokens))
 
     def blocks(self, part: slice, weight: Tensor) -> Iterator[slice]:
         """Slices that cover a chunk."""
         size = max(1, CPU_BLOCK // len(weight)) if weight.device.type == "cpu" else self.chunk_tokens
         yield from _slices(part.start, part.stop, size)
+
+
+def chunk_size(tokens: int, asked: int) -> int:
+    """How many of N tokens a chunk holds: the equal parts that come nearest to what is asked for. A small remainder would
+    cost a pass over the head and its gradient as every chunk does."""
+    return max(1, -(-tokens // max(1, round(tokens / asked))))
 
 
 def _slices(start: int, stop: int, size: int) -> Iterator[slice]:
@@ -186,7 +192,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
         d_bias = torch.zeros_like(bias, dtype=entropy.dtype) if ctx.needs_input_grad[2] else None
         # [n, V] of a whole chunk in the head's precision: element-wise work goes over blocks of it, but matrices are
         # multiplied once for each chunk.
-        d_chunk = weight.new_empty(min(options.chunk_tokens, len(targets)), len(weight))
+        d_chunk = weight.new_empty(chunk_size(len(targets), options.chunk_tokens), len(weight))
         for part in options.chunks(len(targets)):
             d_z = d_chunk[: part.stop - part.start]
             for block in options.blocks(part, weight):

@@ -16,7 +16,7 @@ from rlvr.boost.frozen import Precision
 from rlvr.boost.plugins import GEMINI, SHARDING, precision_of
 from rlvr.config import Config, ParallelConfig, RewardTrainingConfig, SFTConfig
 from rlvr.core.advantages import get_estimator
-from rlvr.core.logprobs import CPU_BLOCK
+from rlvr.core.logprobs import CPU_BLOCK, chunk_size
 from rlvr.memory.footprint import BFLOAT16, FLOAT32, Footprint, footprint_of
 from rlvr.models import attention
 from rlvr.models.actor import CHUNK_TOKENS
@@ -114,7 +114,7 @@ class _Case:
 
     def chunk(self, rows: int) -> int:
         """Response tokens whose logits exist at once."""
-        return min(self.config.train.chunk_tokens, rows * self.lengths.response)
+        return chunk_size(rows * self.lengths.response, self.config.train.chunk_tokens)
 
 
 def estimate(config: Config, world_size: int, precision: str, on_gpu: bool, lengths: Lengths | None = None) -> Estimate:
@@ -385,7 +385,7 @@ def estimate_supervised(config: AnyConfig, world_size: int, precision: str, on_g
     name = "actor" if is_sft else "reward model"
     role = role_memory(config.parallel, world_size, precision, name, count, learned).over(model)
     rows, tokens = rows_of_a_pass(config, world_size) * _sequences_of_a_row(config), config.data.max_length
-    chunk = min(CHUNK_TOKENS, rows * tokens)
+    chunk = chunk_size(rows * tokens, CHUNK_TOKENS)
     evaluating = {"activations": model.inference_bytes(rows, tokens)}
     learning = _decoder_learning(model, rows, tokens, m.grad_checkpoint)
     if is_sft:

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -235,14 +236,14 @@ def _unpacked() -> Iterator[None]:
 
 @contextmanager
 def _one_block() -> Iterator[None]:
-    """Let our attention, which works through its heads block by block, do the first block only. Each block takes the memory
-    of the one before it, so the count is the same, and a large batch has tens of thousands."""
-    blocks = attention._blocks
-    attention._blocks = lambda q, k: blocks(q, k)[:1]
+    """Let our attention, which works through its rows block by block, do the first block only. Each block takes the memory
+    of the one before it, so the count is the same but for one block's scores, and a large batch has thousands."""
+    places = attention._places
+    attention._places = lambda blocks: islice(places(blocks), 1)
     try:
         yield
     finally:
-        attention._blocks = blocks
+        attention._places = places
 
 
 @contextmanager

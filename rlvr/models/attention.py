@@ -3,12 +3,15 @@
 PyTorch's kernel for CPUs multiplies in float32 tiles of its own; oneDNN multiplies bfloat16 several times as fast. On
 model M of benchmarks/ (8 heads of 64, one thread of an EPYC with AVX512-BF16): 16 rows of 112 tokens forward and backward
 13 ms instead of 42, of 304 tokens 75 instead of 131; a decoding step of 64 rows over 112 tokens 2.1 ms instead of 5.0.
-In float32, on other devices, with masks over whole sequences and above `MOST_TOKENS` PyTorch's kernel stays.
+In float32, on other devices, with masks over whole sequences and above `MOST_PAIRS` PyTorch's kernel stays.
 
-Scores are rounded to bfloat16 before the softmax, which is in float32, as in transformers' eager attention.
+`attention_in_blocks` does it for rows of different lengths, of which only some tokens ask (the others are those of a row that
+began alike); a padded batch is the case where all do. Scores are rounded to bfloat16 before the softmax, which computes in
+float32, as in transformers' eager attention.
 """
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +20,12 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rlvr.core.masked import at_least_float32
 
-MOST_TOKENS = 1024
-"""Of a sequence: beyond, the half of the products that causality hides costs more than is gained."""
-BLOCK = 2**19
-"""Scores that exist at once: few enough for the cache."""
+MOST_PAIRS = 1024**2
+"""Of a query and a key in a row: beyond, the half of the products that causality hides costs more than is gained."""
+BLOCK_PAIRS = 2**16
+"""In a block of several rows: times the heads, few enough scores for the cache, and many for what each operation costs."""
+ROUNDING = 16
+"""Queries and keys of a block are a multiple of this many: oneDNN compiles a kernel for each shape."""
 _NAME = "sdpa"
 
 
@@ -41,30 +46,39 @@ class _Attention:
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
     ) -> tuple[Tensor, None]:
         """[B, N, heads, D] from queries [B, heads, N, D] and keys and values [B, kv_heads, T, D]."""
-        given = {name for name, argument in kwargs.items() if argument is not None}
-        dtype = _dtype_of_products(query)
-        if dtype is None or kwargs.get("dropout") or given & {"position_bias", "softcap", "cache", "s_aux"}:
-            return self.other(module, query, key, value, attention_mask, **kwargs)
-        scale = kwargs.get("scaling") or query.size(-1) ** -0.5
+        dtype = dtype_of_products(query, kwargs)
+        scale = scale_of(query, kwargs)
         causal = kwargs.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
-        q, k, v = (x.to(dtype) for x in (query, key, value))  # what autocast does, too
-        if query.size(2) == 1 and not torch.is_grad_enabled():
-            out = next_token_attention(q, k, v, attention_mask, scale)
-        elif causal and attention_mask is None and 1 < query.size(2) == key.size(2) <= MOST_TOKENS:
-            out = causal_attention(q, k, v, scale)
-        else:
+        rows, _, tokens, _ = query.shape
+        if dtype is None:
             return self.other(module, query, key, value, attention_mask, **kwargs)
-        return out.transpose(1, 2), None
+        q, k, v = (x.to(dtype) for x in (query, key, value))  # what autocast does, too
+        if tokens == 1 and not torch.is_grad_enabled():
+            return next_token_attention(q, k, v, attention_mask, scale).transpose(1, 2), None
+        if causal and attention_mask is None and 1 < tokens == key.size(2) and tokens**2 <= MOST_PAIRS:
+            q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))  # [B * T, heads, D]
+            out = attention_in_blocks(q, k, v, whole_rows(rows, tokens), scale)
+            return out.unflatten(0, (rows, tokens)), None
+        return self.other(module, query, key, value, attention_mask, **kwargs)
 
 
-def _dtype_of_products(query: Tensor) -> torch.dtype | None:
-    """The precision of products, where they are better left to oneDNN than to PyTorch's kernel: bfloat16 on a CPU."""
+def dtype_of_products(query: Tensor, kwargs: Mapping[str, Any]) -> torch.dtype | None:
+    """The precision of products, where they are better left to oneDNN than to PyTorch's kernel: bfloat16 on a CPU. None
+    elsewhere, and where an attention function's further arguments ask for more than is done here."""
+    given = {name for name, argument in kwargs.items() if argument is not None}
+    if kwargs.get("dropout") or given & {"position_bias", "softcap", "cache", "s_aux"}:
+        return None
     if query.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return None
     autocast = torch.is_autocast_enabled("cpu") and query.dtype == torch.float32
     dtype = torch.get_autocast_dtype("cpu") if autocast else query.dtype
     return dtype if dtype == torch.bfloat16 else None
+
+
+def scale_of(query: Tensor, kwargs: Mapping[str, Any]) -> float:
+    """The factor of the scores, from queries [..., D] and an attention function's further arguments."""
+    return kwargs.get("scaling") or query.size(-1) ** -0.5
 
 
 def next_token_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -89,62 +103,121 @@ def next_token_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     return torch.matmul(weights.transpose(-1, -2), value).view(query.shape)
 
 
-def causal_attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """[B, heads, T, D] attention of each token to itself and those before it, with gradients.
+class Block(NamedTuple):
+    """Rows that attend at once: n of them with Q queries and K keys each.
 
-    Scores are computed again in the backward pass and exist for a few heads at a time.
+    Attributes:
+        hidden: [n or 1, 1, Q, K] what is added to the scores: 0 where a query sees a key, and else -infinity.
+        rows: n.
+    """
+
+    hidden: Tensor
+    rows: int
+
+    @property
+    def queries(self) -> int:
+        return self.hidden.size(2)
+
+    @property
+    def keys(self) -> int:
+        return self.hidden.size(3)
+
+
+def whole_rows(rows: int, tokens: int) -> tuple[Block, ...]:
+    """The blocks of so many rows in which each token asks all up to itself."""
+    hidden = hide(torch.zeros(1, dtype=torch.long), tokens, tokens)
+    most = max(1, BLOCK_PAIRS // tokens**2)
+    return tuple(Block(hidden, min(most, rows - start)) for start in range(0, rows, most))
+
+
+def hide(starts: Tensor, queries: int, keys: int) -> Tensor:
+    """[n, 1, Q, K] `Block.hidden` of rows whose first query stands at `starts` [n]: each sees the keys up to its own place."""
+    seen = starts[:, None, None] + torch.arange(queries)[:, None] >= torch.arange(keys)
+    return torch.zeros(seen.shape, dtype=torch.bfloat16).masked_fill_(~seen, -torch.inf)[:, None]
+
+
+def attention_in_blocks(query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float) -> Tensor:
+    """[S, heads, D] attention of rows that stand back to back, block after block, with gradients.
+
+    Scores are computed again in the backward pass, and exist for one block at a time.
 
     Args:
-        query: [B, heads, T, D].
-        key, value: [B, kv_heads, T, D].
+        query: [S, heads, D]: of each block n * Q.
+        key, value: [L, kv_heads, D]: of each block n * K.
+        blocks: covers both.
         scale: factor of the scores.
     """
-    return _CausalAttention.apply(query, key, value, scale)
+    return _AttentionInBlocks.apply(query, key, value, blocks, scale)
 
 
-class _CausalAttention(torch.autograd.Function):
-    """Works on [n, G * T, D] queries and [n, T, D] keys and values: n = B * kv_heads, G heads share keys and values."""
+class _AttentionInBlocks(torch.autograd.Function):
+    """Products are of [m, G * Q, D] queries and [m, K, D] keys and values: m = n * kv_heads, G heads share keys and values."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        ctx.shapes, ctx.scale = (query.shape, key.shape), scale
-        kv_heads, tokens, size = key.shape[1:]
-        q = query.reshape(-1, query.size(1) // kv_heads * tokens, size)
-        k, v = key.reshape(-1, tokens, size), value.reshape(-1, tokens, size)
-        out = torch.empty_like(q)
-        for part in _blocks(q, k):
-            torch.bmm(_weights(q[part], k[part], scale).to(v.dtype), v[part], out=out[part])
-        ctx.save_for_backward(q, k, v)  # not the [n, G * T, T] weights, which are computed again
-        return out.view(query.shape)
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, blocks: Sequence[Block], scale: float) -> Tensor:
+        ctx.save_for_backward(query, key, value)  # not the weights, which are computed again
+        ctx.blocks, ctx.scale = blocks, scale
+        out = torch.empty_like(query)
+        for block, asked, seen in _places(blocks):
+            for heads, sharing in _head_groups(block, query, key):
+                q, k, v = query[asked, heads], key[seen, sharing], value[seen, sharing]
+                q, k, v = (_by_head(x, block.rows, k.size(1)) for x in (q, k, v))
+                weights = _weights(q, k, block.hidden, scale)
+                _put(out[asked, heads], torch.bmm(weights, v), block.rows)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v = ctx.saved_tensors
-        g = d_out.reshape(q.shape)
-        d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        for part in _blocks(q, k):
-            weights = _weights(q[part], k[part], ctx.scale)
-            torch.bmm(weights.to(v.dtype).transpose(1, 2), g[part], out=d_v[part])
-            d_weights = torch.bmm(g[part], v[part].transpose(1, 2)).to(weights.dtype)
-            # d softmax: weights * (d_weights - the mean of d_weights under them)
-            mean = torch.linalg.vecdot(d_weights, weights).unsqueeze(-1)
-            d_scores = d_weights.sub_(mean).mul_(weights).mul_(ctx.scale).to(q.dtype)
-            torch.bmm(d_scores, k[part], out=d_q[part])
-            torch.bmm(d_scores.transpose(1, 2), q[part], out=d_k[part])
-        of_query, of_key = ctx.shapes
-        return d_q.view(of_query), d_k.view(of_key), d_v.view(of_key), None
+        query, key, value = ctx.saved_tensors
+        d_query, d_key, d_value = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        for block, asked, seen in _places(ctx.blocks):
+            for heads, sharing in _head_groups(block, query, key):
+                q, k, v = query[asked, heads], key[seen, sharing], value[seen, sharing]
+                q, k, v, g = (_by_head(x, block.rows, k.size(1)) for x in (q, k, v, d_out[asked, heads]))
+                weights = _weights(q, k, block.hidden, ctx.scale)
+                _put(d_value[seen, sharing], torch.bmm(weights.transpose(1, 2), g), block.rows)
+                d_weights = torch.bmm(g, v.transpose(1, 2))
+                d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+                _put(d_query[asked, heads], torch.bmm(d_scores, k).mul_(ctx.scale), block.rows)
+                _put(d_key[seen, sharing], torch.bmm(d_scores.transpose(1, 2), q).mul_(ctx.scale), block.rows)
+        return d_query, d_key, d_value, None, None
 
 
-def _blocks(q: Tensor, k: Tensor) -> list[slice]:
-    size = max(1, BLOCK // (q.size(1) * k.size(1)))
-    return [slice(start, start + size) for start in range(0, len(q), size)]
+def _places(blocks: Sequence[Block]) -> Iterator[tuple[Block, slice, slice]]:
+    """Each block, and where its queries and its keys stand."""
+    asked = seen = 0
+    for block in blocks:
+        asked, first_query = asked + block.rows * block.queries, asked
+        seen, first_key = seen + block.rows * block.keys, seen
+        yield block, slice(first_query, asked), slice(first_key, seen)
 
 
-def _weights(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """[n, G * T, T] softmax of the causal scores, in float32 or better."""
-    tokens = k.size(1)
-    scores = torch.bmm(q, k.transpose(1, 2))
-    hidden = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).triu_(1)
-    scores.view(len(q), -1, tokens, tokens).masked_fill_(hidden, -torch.inf)
-    return at_least_float32(scores).mul_(scale).softmax(-1)
+def _head_groups(block: Block, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Heads of queries, and those of keys that they share, for as many of which at once as a long row's scores stay in the
+    cache: all of them for short rows."""
+    kv_heads, group = key.size(1), query.size(1) // key.size(1)
+    most = max(1, kv_heads * BLOCK_PAIRS // (block.rows * block.queries * block.keys))
+    for first in range(0, kv_heads, most):
+        last = min(first + most, kv_heads)
+        yield slice(first * group, last * group), slice(first, last)
+
+
+def _by_head(x: Tensor, rows: int, kv_heads: int) -> Tensor:
+    """[n * kv_heads, G * N, D] from [n * N, kv_heads * G, D]"""
+    return (
+        x.view(rows, -1, kv_heads, x.size(1) // kv_heads, x.size(2)).permute(0, 2, 3, 1, 4).flatten(2, 3).flatten(0, 1)
+    )
+
+
+def _put(place: Tensor, x: Tensor, rows: int) -> None:
+    """Write [n * kv_heads, G * N, D] to [n * N, kv_heads * G, D], the way back of `_by_head`."""
+    tokens, heads, size = place.shape
+    place.view(rows, tokens // rows, heads, size).copy_(x.view(rows, heads, -1, size).transpose(1, 2))
+
+
+def _weights(q: Tensor, k: Tensor, hidden: Tensor, scale: float) -> Tensor:
+    """[n * kv_heads, G * Q, K] softmax of the scores."""
+    rows, queries, keys = len(hidden), hidden.size(2), hidden.size(3)
+    scores = q.new_empty(rows, len(q) // rows, q.size(1) // queries, queries, keys).copy_(hidden[:, None])
+    return scores.view(len(q), q.size(1), keys).baddbmm_(q, k.transpose(1, 2), alpha=scale).softmax(-1)

@@ -3,9 +3,10 @@
 All that a decoder does to single tokens (projections, norms, MLPs: nearly all of its arithmetic at the lengths of
 reasoning on small machines) then costs nothing for padding, and is done once for what rows begin with alike
 (`SequenceBatch.first_places`): a system prompt that all have, a problem that a group answers. That is exact, as a token's
-state depends on what stands before it alone, and gradients of all rows add up there. Attention lays the tokens out as padded
-rows again, and runs the kernel that the model has anyway. This hooks into transformers' attention interface, so it works for
-every model that uses that interface; `can_run_padding_free` finds out by trying.
+state depends on what stands before it alone, and gradients of all rows add up there. Attention lays the tokens out as rows again:
+in bfloat16 on a CPU as blocks of rows, in which only the tokens that are computed ask (`rlvr.models.attention`); elsewhere as a
+padded batch for the kernel that the model has anyway. This hooks into transformers' attention interface, so it works for every
+model that uses that interface; `can_run_padding_free` finds out by trying.
 
 Left out on purpose: kernels for variable lengths (FlashAttention's), which need a GPU and a package of their own. Rows
 that several training examples share are another matter: `rlvr.models.packing`.
@@ -14,6 +15,8 @@ that several training examples share are another matter: `rlvr.models.packing`.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from rlvr.models import attention
 from rlvr.models.batch import SequenceBatch, collate, is_first
 
 NAME = "rlvr_padding_free"
@@ -97,7 +101,7 @@ class _Choice(NamedTuple):
     """[entries + 1] where in `order` the places of each entry begin, and its end."""
 
     @staticmethod
-    def of(places: Tensor, entries: int, counts: Tensor | None = None) -> "_Choice":
+    def of(places: Tensor, counts: Tensor | None = None, *, entries: int) -> "_Choice":
         """`places` [S] of so many entries. Gradients at places that don't count (`counts` [S] is false) are known to be 0."""
         numbers = places if counts is None else places.masked_fill(~counts, entries)
         order = numbers.argsort(stable=True)
@@ -105,34 +109,100 @@ class _Choice(NamedTuple):
         return _Choice(places, order[: int(per_entry.sum())], F.pad(per_entry.cumsum(0), (1, 0)))
 
 
-class _Layout(NamedTuple):
-    """N tokens that are computed, back to back, and the B padded rows of T that they stand in."""
+@dataclass(frozen=True)
+class _Layout:
+    """N tokens that are computed, back to back, and the B padded rows of T that they stand in.
 
-    shape: torch.Size
-    """[B, T]"""
+    Attributes:
+        numbers: [B, T] which of the N tokens stands at each place; any on padding.
+        lengths: [B] tokens of each row.
+        own: [B] of these the last ones that no row before it has: those that are computed for this row.
+        rows: the N tokens as B * T places.
+        back: the B * T places as N tokens.
+    """
+
+    numbers: Tensor
+    lengths: Tensor
+    own: Tensor
     computed: Tensor
-    """[N] their places in the flattened rows; of tokens that several rows have, the first."""
     rows: _Choice
-    """The N tokens as B * T places; any token on padding."""
     back: _Choice
-    """The B * T places as N tokens."""
 
     @staticmethod
     def of(batch: SequenceBatch) -> "_Layout":
         assert batch.first_places is not None
-        real, places = batch.attention_mask.flatten().bool(), batch.first_places.flatten()
-        first = is_first(batch.first_places, batch.attention_mask).flatten()
-        computed, numbers = first.nonzero().squeeze(1), first.cumsum(0) - 1
-        rows = _Choice.of(numbers[places].masked_fill(~real, 0), len(computed), real)
-        return _Layout(batch.input_ids.shape, computed, rows, _Choice.of(computed, len(places)))
+        mask = batch.attention_mask.bool()
+        first = is_first(batch.first_places, batch.attention_mask)
+        computed = first.flatten().nonzero().squeeze(1)
+        numbers = (first.flatten().cumsum(0) - 1)[batch.first_places].masked_fill(~mask, 0)
+        rows = _Choice.of(numbers.flatten(), mask.flatten(), entries=len(computed))
+        return _Layout(
+            numbers, mask.sum(1), first.sum(1), computed, rows, _Choice.of(computed, entries=numbers.numel())
+        )
 
     def spread(self, states: Tensor) -> Tensor:
         """[B, T, ...] from [N, ...]"""
-        return _Take.apply(states, self.rows).unflatten(0, self.shape)
+        return _Take.apply(states, self.rows).unflatten(0, self.numbers.shape)
 
     def gather(self, rows: Tensor) -> Tensor:
         """[N, ...] from [B, T, ...]"""
         return _Take.apply(rows.flatten(0, 1), self.back)
+
+    @cached_property
+    def blocks(self) -> "_Blocks | None":
+        """The rows as blocks; None where one is too long for them."""
+        return _Blocks.of(self)
+
+
+class _Blocks(NamedTuple):
+    """N tokens as the queries and the keys of blocks. What a row does not ask itself, because another row began alike, has no
+    query in it."""
+
+    blocks: list[attention.Block]
+    queries: _Choice
+    """The N tokens as S places."""
+    keys: _Choice
+    """The N tokens as L places."""
+    back: _Choice
+    """The S places as N tokens."""
+
+    @staticmethod
+    def of(layout: _Layout) -> "_Blocks | None":
+        own, lengths = layout.own.tolist(), layout.lengths.tolist()
+        if any(asked * seen > attention.MOST_PAIRS for asked, seen in zip(own, lengths, strict=True)):
+            return None
+        blocks, asking, seen = [], [], []
+        last = layout.numbers.size(1) - 1
+        for rows, most_asked, most_seen in _alike(own, lengths):
+            numbers, row_lengths, row_own = (x[rows] for x in (layout.numbers, layout.lengths, layout.own))
+            starts = row_lengths - row_own
+            blocks.append(attention.Block(attention.hide(starts, most_asked, most_seen), len(rows)))
+            # Behind the end of a row stands any token: no other query sees it, and nothing reads what it asked.
+            query, key = torch.arange(most_asked), torch.arange(most_seen)
+            columns = (starts[:, None] + query).clamp(max=last)
+            asking.append((numbers.gather(1, columns).flatten(), (query < row_own[:, None]).flatten()))
+            seen.append((numbers[:, key.clamp(max=last)].flatten(), (key < row_lengths[:, None]).flatten()))
+        entries = len(layout.computed)
+        queries, keys = (_Choice.of(*map(torch.cat, zip(*of, strict=True)), entries=entries) for of in (asking, seen))
+        return _Blocks(blocks, queries, keys, _Choice.of(queries.order, entries=len(queries.places)))
+
+
+def _alike(own: list[int], lengths: list[int]) -> Iterator[tuple[list[int], int, int]]:
+    """Rows of which as many make a block as its pairs allow, rows of similar lengths together; with the queries and keys
+    that each of them gets."""
+    sizes = sorted((_rounded(asked), _rounded(lengths[row]), row) for row, asked in enumerate(own) if asked)
+    rows: list[int] = []
+    most_asked = most_seen = 0
+    for asked, seen, row in sizes:
+        if rows and (len(rows) + 1) * max(asked, most_asked) * max(seen, most_seen) > attention.BLOCK_PAIRS:
+            yield rows, most_asked, most_seen
+            rows, most_asked, most_seen = [], 0, 0
+        rows, most_asked, most_seen = [*rows, row], max(asked, most_asked), max(seen, most_seen)
+    yield rows, most_asked, most_seen
+
+
+def _rounded(tokens: int) -> int:
+    return -(-tokens // attention.ROUNDING) * attention.ROUNDING
 
 
 class _Take(torch.autograd.Function):
@@ -177,8 +247,14 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Causal attention within each row: [1, heads, N, D] queries, keys and values to [1, N, heads, D]."""
     layout = _layout.get()
+    tokens = [x[0].transpose(0, 1) for x in (query, key, value)]  # [N, heads, D]
+    if (dtype := attention.dtype_of_products(query, kwargs)) is not None and (blocks := layout.blocks) is not None:
+        choices = (blocks.queries, blocks.keys, blocks.keys)
+        q, k, v = (_Take.apply(x.to(dtype), choice) for x, choice in zip(tokens, choices, strict=True))
+        out = attention.attention_in_blocks(q, k, v, blocks.blocks, attention.scale_of(query, kwargs))
+        return _Take.apply(out, blocks.back)[None], None
     # [B, heads, T, D]. Queries of equal beginnings go in for each row, which costs less than telling them apart would.
-    padded = [layout.spread(x[0].transpose(0, 1)).transpose(1, 2) for x in (query, key, value)]
+    padded = [layout.spread(x).transpose(1, 2) for x in tokens]
     # Rows are right-padded, so causality alone keeps their tokens from padding; the mask that the model made spans the
     # N tokens of all rows, and would be wrong here.
     kwargs["is_causal"] = True

@@ -11,7 +11,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rlvr.models import attention
 from rlvr.models.actor import Actor
-from rlvr.models.attention import causal_attention, next_token_attention
+from rlvr.models.attention import Block, attention_in_blocks, hide, next_token_attention, whole_rows
 from rlvr.models.batch import collate
 from rlvr.rollout.kv_cache import PreallocatedCache
 
@@ -24,20 +24,54 @@ def tensors(heads: int, kv_heads: int, queries: int, keys: int) -> list[torch.Te
     return [row.requires_grad_() for row in rows]
 
 
-@pytest.mark.parametrize("block", [1, 60, 10**6])
+def with_gradients(function: Any, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
+    """What it gives for the leaves, and their gradients of a sum in which each number counts differently."""
+    out = function(*leaves)
+    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view(out.shape)
+    return [out, *torch.autograd.grad((out * weight).sum(), leaves)]
+
+
+@pytest.mark.parametrize("pairs", [1, 60, 10**6])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (4, 1)])
-def test_causal_attention_and_its_gradients_are_pytorchs(heads, kv_heads, block, monkeypatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", block)
+def test_attention_of_whole_rows_and_its_gradients_are_pytorchs(heads, kv_heads, pairs, monkeypatch) -> None:
+    monkeypatch.setattr(attention, "BLOCK_PAIRS", pairs)
+
+    def ours(*leaves: torch.Tensor) -> torch.Tensor:
+        flat = [x.transpose(1, 2).flatten(0, 1) for x in leaves]
+        return attention_in_blocks(*flat, whole_rows(3, 5), 0.3).unflatten(0, (3, 5)).transpose(1, 2)
+
+    def theirs(*leaves: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(*leaves, is_causal=True, scale=0.3, enable_gqa=True)
+
     leaves = tensors(heads, kv_heads, 5, 5)
-    weight = torch.linspace(-1, 1, 3 * heads * 5 * 8, dtype=torch.float64).view(3, heads, 5, 8)
-    results = []
-    for out in (
-        causal_attention(*leaves, 0.3),
-        F.scaled_dot_product_attention(*leaves, is_causal=True, scale=0.3, enable_gqa=True),
-    ):
-        results.append([out, *torch.autograd.grad((out * weight).sum(), leaves)])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    results = with_gradients(ours, leaves), with_gradients(theirs, leaves)
+    for mine, other in zip(*results, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_the_last_tokens_of_rows_see_what_stands_before_them(kv_heads) -> None:
+    """Two blocks of rows, with 2 queries of 5 keys and 3 of 4; the first row of each begins a token later than the other."""
+    q, k, v = (x.transpose(1, 2).flatten(0, 1).detach() for x in tensors(4, kv_heads, 5, 6))
+    first, second = torch.tensor([3, 2]), torch.tensor([1, 0])
+    blocks = [Block(hide(first, 2, 5), 2), Block(hide(second, 3, 4), 2)]
+    leaves = [q[:10].requires_grad_(), k.requires_grad_(), v.requires_grad_()]
+
+    def row_by_row(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        out, query, key = [], 0, 0
+        for starts, queries, keys in ((first, 2, 5), (second, 3, 4)):
+            for start in starts.tolist():
+                mine = [
+                    x.transpose(0, 1) for x in (q[query : query + queries], k[key : key + keys], v[key : key + keys])
+                ]
+                seen = torch.tensor([[c <= start + n for c in range(keys)] for n in range(queries)])
+                out.append(F.scaled_dot_product_attention(*mine, attn_mask=seen, scale=0.3, enable_gqa=True))
+                query, key = query + queries, key + keys
+        return torch.cat([row.transpose(0, 1) for row in out])
+
+    ours = with_gradients(lambda *x: attention_in_blocks(*x, blocks, 0.3), leaves)
+    for mine, other in zip(ours, with_gradients(row_by_row, leaves), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2)])
@@ -93,7 +127,7 @@ def test_float32_and_masks_and_long_sequences_keep_pytorchs_kernel(monkeypatch) 
     with Kernels() as kernels, torch.autocast("cpu", dtype=torch.bfloat16):
         actor(batch("left"))
     assert kernels.calls == 2
-    monkeypatch.setattr(attention, "MOST_TOKENS", 4)
+    monkeypatch.setattr(attention, "MOST_PAIRS", 16)
     with Kernels() as kernels, torch.autocast("cpu", dtype=torch.bfloat16):
         actor(batch())
     assert kernels.calls == 2

@@ -198,8 +198,8 @@ def test_a_step_is_that_of_the_plain_way(family, products, monkeypatch) -> None:
     """Two optimizer steps, so that the second has ratios other than 1. `products`: attention as bfloat16 has it on CPUs."""
     monkeypatch.setattr(head, "CPU_BLOCK", 100)  # two or three tokens
     if products:
-        monkeypatch.setattr(attention, "_dtype_of_products", lambda query: query.dtype)
-        monkeypatch.setattr(attention, "BLOCK", 300)
+        monkeypatch.setattr(attention, "dtype_of_products", lambda query, kwargs: query.dtype)
+        monkeypatch.setattr(attention, "BLOCK_PAIRS", 60)
     trainer = make_trainer(family)
     watch = Watch(trainer, monkeypatch)
     trainer.callbacks.append(watch)
@@ -274,7 +274,7 @@ def test_tokens_are_drawn_from_the_plain_logits(family, products, alike, monkeyp
     """Logits of every decoding step: with a shared prefill, one for what all prompts begin with, padded prompts, our cache, and rows
     leaving the batch."""
     if products:
-        monkeypatch.setattr(attention, "_dtype_of_products", lambda query: query.dtype)
+        monkeypatch.setattr(attention, "dtype_of_products", lambda query, kwargs: query.dtype)
     trainer = make_trainer(family)
     watch = Watch(trainer, monkeypatch)
     model = copy.deepcopy(trainer.actor.unwrapped.model)
