@@ -59,19 +59,22 @@ class Shape:
 
 
 class Lengths(NamedTuple):
-    """Tokens of a prompt and of its response."""
+    """Tokens of a prompt and of its response; with the first `known` of them another row of the batch begins, too, and computes
+    them."""
 
     prompt: int
     response: int
+    known: int = 0
 
     @property
     def tokens(self) -> int:
-        return self.prompt + self.response
+        """Those that are computed for this row."""
+        return self.prompt + self.response - self.known
 
     @property
     def causal_pairs(self) -> int:
-        """Pairs of a token and one that it sees."""
-        return self.tokens * (self.tokens + 1) // 2
+        """Pairs of a token that is computed and one that it sees."""
+        return self.tokens * self.known + self.tokens * (self.tokens + 1) // 2
 
 
 @dataclass(frozen=True)

@@ -2,34 +2,42 @@
 
     python -m benchmarks.step [--sizes M] [--tokens 64] [--lengths fixed realistic] [--precisions fp32 bf16]
     python -m benchmarks.step --scaling
+    python -m benchmarks.step --model smollm2-135m --recipe grpo --tokens 96 --precisions bf16
 
 The rates of matrix products and the bandwidth are measured in the same process, before and after each iteration, and the
 best of them stand. What a floor counts is said in `floors.py`. Exits with 1 if an iteration of model M in bf16 takes more
-than `TARGET` times the sum of its floors by the clock; on a busy machine look at processor time.
+than `TARGET` times the sum of its floors by the clock, or the update of a real model (`--model`, on SVAMP's problems, responses that
+end as they come) more than `UPDATE_TARGET` times its own; on a busy machine look at processor time.
 """
 
 import argparse
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from transformers import AutoConfig
 
 from benchmarks.floors import PHASES, Iteration, Lengths, Shape, costs, distinct, recomputed
 from benchmarks.limits import Measured
 from benchmarks.scaling import grow
 from benchmarks.sides.phases import PhaseClock, watch
+from benchmarks.sides.real import write_work
 from benchmarks.sides.report import RESULTS, in_words, machine
 from benchmarks.sides.rlvr_ppo import make_trainer
 from benchmarks.sides.work import MINI_BATCHES, PROMPT_TOKENS, PROMPTS, SIZES, Work
+from rlvr.models.batch import collate, is_first
 from rlvr.trainer.callbacks import Callback
 
-TARGET = 1.6
+TARGET, UPDATE_TARGET = 1.6, 1.8
 WIDTHS = {"fp32": 4, "bf16": 2}
 
 
@@ -61,6 +69,7 @@ class Result:
     gflops: dict[str, float]
     gigabytes_per_second: float
     target: float | None
+    update_target: float | None = None
 
     @property
     def floor(self) -> float:
@@ -79,8 +88,16 @@ class Result:
         return sum(p.cpu_taken for p in self.phases) / sum(p.cpu_floor for p in self.phases)
 
     @property
+    def update_times_floor(self) -> float:
+        """Of the phases in which roles learn."""
+        parts = [p for p in self.phases if p.name.split()[-1] in ("forward", "backward", "optimizer")]
+        return sum(p.taken for p in parts) / sum(p.floor for p in parts)
+
+    @property
     def missed(self) -> bool:
-        return self.target is not None and self.times_floor > self.target
+        return (self.target is not None and self.times_floor > self.target) or (
+            self.update_target is not None and self.update_times_floor > self.update_target
+        )
 
 
 class Watcher(Callback):
@@ -100,7 +117,11 @@ class Watcher(Callback):
         self.distinct = distinct([item.prompt_ids.tolist() for item in collected.experience])
 
     def on_learn_batch_end(self, trainer: Any, batch: Any) -> None:
-        self.mini_batches.append([Lengths(len(item.prompt_ids), len(item.response_ids)) for item in batch])
+        rows = collate([item.prompt_ids for item in batch], [item.response_ids for item in batch])
+        assert rows.first_places is not None
+        computed = is_first(rows.first_places, rows.attention_mask).sum(1).tolist()
+        lengths = [(len(item.prompt_ids), len(item.response_ids)) for item in batch]
+        self.mini_batches.append([Lengths(p, r, p + r - own) for (p, r), own in zip(lengths, computed, strict=True)])
 
     def on_episode_end(self, trainer: Any, episode: int, metrics: Any) -> None:
         self.clock.tick()
@@ -108,9 +129,15 @@ class Watcher(Callback):
         self.measured.again()
 
 
-def shape_of(size: str) -> Shape:
-    """Of the benchmark's model S or M."""
-    vocabulary, hidden, intermediate, layers, heads = SIZES[size]
+def shape_of(work: Work) -> Shape:
+    """Of the benchmark's model S or M, or of a real one."""
+    if work.folder:
+        c = AutoConfig.from_pretrained(work.folder)
+        size = c.hidden_size // c.num_attention_heads
+        return Shape(
+            c.vocab_size, c.hidden_size, c.intermediate_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads, size
+        )  # fmt: skip
+    vocabulary, hidden, intermediate, layers, heads = SIZES[work.size]
     return Shape(vocabulary, hidden, intermediate, layers, heads, heads, hidden // heads)
 
 
@@ -119,7 +146,7 @@ def measure(work: Work, iterations: int) -> Result:
     rows = PROMPTS // MINI_BATCHES
     responses = rows * work.response_tokens
     tokens = rows * (PROMPT_TOKENS + work.response_tokens)
-    measured = Measured(shape_of(work.size), tokens, min(1024, responses), PROMPTS, work.precision)
+    measured = Measured(shape_of(work), tokens, min(1024, responses), PROMPTS, work.precision)
     trainer, loader = make_trainer(work)
     clock = PhaseClock()
     watch(trainer, clock)
@@ -141,7 +168,7 @@ def make_result(
     """An iteration's times beside its floors."""
     sequences = [lengths for batch in mini_batches for lengths in batch]
     has = {"critic": work.recipe == "ppo", "reference": work.recipe == "ppo", "recompute": "actor logprobs" in clock}
-    shape = shape_of(work.size)
+    shape = shape_of(work)
     passes = costs(shape, Iteration(sequences, distinct_prompts, mini_batches, **has), WIDTHS[work.precision])
     limits, cpu_limits = measured.limits(), measured.limits(cpu=True)
     phases = []
@@ -168,7 +195,8 @@ def make_result(
     name = f"{work.recipe} {work.size} {work.response_tokens} {work.lengths} {work.precision}"
     target = TARGET if (work.size, work.precision) == ("M", "bf16") else None
     bandwidth = limits.bandwidth / 1e9
-    return Result(name, work.precision, torch.get_num_threads(), phases, again, rates, bandwidth, target)
+    of_update = UPDATE_TARGET if work.folder else None
+    return Result(name, work.precision, torch.get_num_threads(), phases, again, rates, bandwidth, target, of_update)
 
 
 COLUMNS = (
@@ -201,12 +229,15 @@ def _times(taken: float, floor: float) -> str:
 def notes(result: Result) -> list[str]:
     """What stands below the table."""
     rates = "; ".join(f"{name} {rate:.0f}" for name, rate in result.gflops.items())
-    target = "" if result.target is None else f", target {result.target}: {'missed' if result.missed else 'met'}"
+    met = "missed" if result.missed else "met"
+    target = "" if result.target is None else f", target {result.target}: {met}"
+    update = "" if result.update_target is None else f", target {result.update_target}: {met}"
     return [
         f"GFLOP/s of products in {result.precision}: {rates}. Bandwidth {result.gigabytes_per_second:.1f} GB/s.",
         f"Not in the floor: {result.recomputed_gflop:.1f} GFLOP of the head's logits, computed again in the backward pass.",
         f"{result.times_floor:.2f} times the sum of the floors by the clock, {result.cpu_times_floor:.2f} by processor time"
         f"{target}.",
+        f"The update: {result.update_times_floor:.2f} times its floors{update}.",
     ]
 
 
@@ -222,19 +253,21 @@ def print_result(result: Result) -> None:
         console.print(note, highlight=False)
 
 
-def save(results: Sequence[Result], grown: Sequence[Mapping[str, Any]]) -> None:
-    """Write results/step.md and step.json."""
+def save(results: Sequence[Result], grown: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Write results/`name`.md and .json."""
     RESULTS.mkdir(exist_ok=True)
     about = machine()
     facts = [asdict(r) | {"times_floor": r.times_floor, "cpu_times_floor": r.cpu_times_floor} for r in results]
-    (RESULTS / "step.json").write_text(json.dumps({"machine": about, "work": facts, "scaling": grown}, indent=1) + "\n")
-    lines = ["# step", "", in_words(about), ""]
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps({"machine": about, "work": facts, "scaling": grown}, indent=1) + "\n"
+    )
+    lines = [f"# {name}", "", in_words(about), ""]
     for result in results:
         lines += [f"## {result.name}, {result.threads} thread(s)", "", *_markdown(COLUMNS, cells(result)), ""]
         lines += [line for note in notes(result) for line in (note, "")]
     if grown:
         lines += ["## Growth", "", *_markdown(list(grown[0]), [[str(v) for v in row.values()] for row in grown])]
-    (RESULTS / "step.md").write_text("\n".join(lines).rstrip() + "\n")
+    (RESULTS / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -254,23 +287,35 @@ def main() -> int:
     arguments = parse()
     torch.set_num_threads(arguments.threads)
     results = []
-    for size in arguments.sizes:
-        for tokens in arguments.tokens:
-            for lengths in arguments.lengths:
-                for precision in arguments.precisions:
-                    work = Work(size, tokens, lengths, precision, arguments.recipe)
-                    print(f"{arguments.recipe} {size}, {tokens} tokens, {lengths}, {precision}", file=sys.stderr)
-                    results.append(measure(work, arguments.iterations))
-                    print_result(results[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        for work in works(arguments, folder):
+            print(
+                f"{work.recipe} {work.size}, {work.response_tokens} tokens, {work.lengths}, {work.precision}",
+                file=sys.stderr,
+            )
+            results.append(measure(work, arguments.iterations))
+            print_result(results[-1])
     grown = []
     if arguments.scaling:
         grown = grow(arguments.sizes[0], arguments.precisions[0], arguments.recipe, arguments.iterations)
         print_growth(grown)
     if arguments.save:
-        save(results, grown)
-    missed = [f"{r.name}: {r.times_floor:.2f} times the floors, not {r.target}" for r in results if r.missed]
-    print("\n".join(missed) or "no target missed")
+        save(results, grown, "step" if not arguments.model else f"step_{arguments.model.replace('/', '_')}")
+    missed = [r.name for r in results if r.missed]
+    print(f"missed: {', '.join(missed)}" if missed else "no target missed")
     return 1 if missed else 0
+
+
+def works(arguments: argparse.Namespace, folder: str) -> list[Work]:
+    """What is to be measured; a real model is written to `folder` first."""
+    recipe = arguments.recipe
+    if arguments.model:
+        write_work(arguments.model, recipe, Path(folder), arguments.problems)
+    sizes, lengths = ([arguments.model], ["realistic"]) if arguments.model else (arguments.sizes, arguments.lengths)
+    return [
+        Work(size, tokens, kind, precision, recipe, folder=folder if arguments.model else "")
+        for size, tokens, kind, precision in product(sizes, arguments.tokens, lengths, arguments.precisions)
+    ]
 
 
 def parse() -> argparse.Namespace:
@@ -279,6 +324,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", nargs="+", type=int, default=[64])
     parser.add_argument("--lengths", nargs="+", default=["fixed", "realistic"], choices=["fixed", "realistic"])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    parser.add_argument(
+        "--model", help="a real model on real prompts, in place of --sizes and --lengths, such as smollm2-135m"
+    )
+    parser.add_argument("--problems", type=Path, help="JSON lines with question, for --model")
     parser.add_argument("--recipe", default="ppo", choices=["ppo", "grpo"])
     parser.add_argument("--iterations", type=int, default=3, help="of each work, after one to warm up")
     parser.add_argument("--threads", type=int, default=2)
@@ -287,7 +336,9 @@ def parse() -> argparse.Namespace:
         action="store_true",
         help="also the growth with tokens, batch and processes, of the first size and precision",
     )
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/step.md and .json")
+    parser.add_argument(
+        "--save", action="store_true", help="write benchmarks/results/step.md and .json (with --model: step_MODEL)"
+    )
     return parser.parse_args()
 
 

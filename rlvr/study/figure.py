@@ -16,7 +16,7 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
     """Left: the mean over seeds. Right: each run at its end, and the interquartile mean with its 95 % interval; the names there have the
     colours and lines of both, so that no legend hides a curve."""
     from matplotlib import colormaps
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter, SymmetricalLogLocator
 
     scale, unit = (100, ", %") if in_percent(study.metric) else (1, "")
     rows = [found for cell in study.cells if (found := [curve for curve in curves if curve.cell == cell])]
@@ -25,8 +25,7 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
     with figure(path, columns=2, width=11, height=max(4.8, 1.2 + 0.28 * len(rows))) as (_, (left, right)):
         for place, found in enumerate(rows):
             colour, style = colours[place], STYLES[place // len(palette) % len(STYLES)]
-            # Most is learned early, so responses are on a logarithmic axis, which leaves out the start.
-            points = [at for at in range(min(len(c.values) for c in found)) if all(c.responses[at] for c in found)]
+            points = range(min(len(curve.values) for curve in found))
             mean = [scale * fmean(curve.values[point] for curve in found) for point in points]
             responses = [fmean(curve.responses[point] for curve in found) for point in points]
             left.plot(responses, mean, style, color=colour, linewidth=1.4)
@@ -45,7 +44,9 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
         for name, colour in zip(right.get_yticklabels(), colours, strict=True):
             name.set_color(colour)
         right.invert_yaxis()
-        left.set_xscale("log")
-        left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        # Most is learned early, so the axis is logarithmic; from the start to the first look, which is no logarithm, it is linear.
+        first = min((at for curve in curves for at in curve.responses if at), default=1.0)
+        left.set_xscale("symlog", linthresh=first, linscale=0.3)
+        left.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=first, subs=(1, 2, 5)))
         left.xaxis.set_major_formatter(FuncFormatter(lambda responses, _: f"{responses:,.0f}"))
         left.xaxis.set_minor_formatter(NullFormatter())

@@ -115,6 +115,12 @@ def test_an_optimizer_step_moves_weights_gradients_and_moments() -> None:
     assert optimizer_step(10, 2).flops == 0
 
 
+def test_what_another_row_begins_with_too_is_seen_and_not_computed() -> None:
+    row = Lengths(3, 5, known=2)
+    assert row.tokens == 6
+    assert row.causal_pairs == sum(range(3, 9))  # the third token sees three, the last one eight
+
+
 def test_a_floor_is_the_slower_of_products_and_memory() -> None:
     limits = Limits({("many", "layer"): 10, ("many", "head"): 5, ("few", "layer"): 1, ("few", "head"): 1}, bandwidth=2)
     assert Cost(20, 10, 6).at(limits) == 4.0
