@@ -78,11 +78,24 @@ def test_freed_memory_is_kept_as_long_as_no_more_is_held() -> None:
     assert _run(_GAPS.format(work="[256] + [8] * 3 * host.LOOKS", shown="held[0] - held[-1]")) < 5
 
 
-def test_threads_do_not_spin_while_they_wait() -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | {"OMP_DISPLAY_ENV": "true"}
-    for module in ("rlvr", "rlvr.cli.main", "rlvr.trainer.ppo"):
-        code = f"import {module}, torch"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-        if "OPENMP DISPLAY" not in done.stderr:
-            pytest.skip("torch runs without OpenMP here")
-        assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
+def _openmp(module: str, **environment: str) -> str:
+    """OpenMP's settings as torch loads it after this module."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    run = [sys.executable, "-c", f"import {module}, torch"]
+    environment = kept | environment | {"OMP_DISPLAY_ENV": "verbose"}
+    shown = subprocess.run(run, capture_output=True, text=True, check=True, env=environment).stderr
+    if "GOMP_SPINCOUNT" not in shown:
+        pytest.skip("torch runs without GNU's OpenMP here")
+    return shown
+
+
+@pytest.mark.parametrize("module", ["rlvr", "rlvr.cli.main", "rlvr.trainer.ppo"])
+def test_threads_that_wait_spin_for_a_moment_only(module) -> None:
+    shown = _openmp(module)
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in shown and "GOMP_SPINCOUNT = '10000'" in shown
+
+
+def test_a_policy_in_the_environment_stays() -> None:
+    shown = _openmp("rlvr", OMP_WAIT_POLICY="ACTIVE")
+    assert "OMP_WAIT_POLICY = 'ACTIVE'" in shown and "GOMP_SPINCOUNT = '10000'" not in shown
