@@ -9,13 +9,13 @@ import os
 from importlib import import_module
 from typing import Any
 
-# Threads that wait for each other spin for some 30 microseconds, and then sleep. By default they spin for milliseconds: where
+# Threads that wait for each other spin for some ten microseconds, and then sleep. By default they spin for milliseconds: where
 # other processes want the cores, a thread then waits for one that is not running because of it, and work took 5 to 10 times as
 # long. Without spinning each of a decoding step's many small products pays for waking a thread, and generation took 1.6 times as
 # long. OpenMP reads this as torch loads it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 _WHERE = {
     "Config": "rlvr.config",

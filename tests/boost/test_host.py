@@ -93,9 +93,9 @@ def _openmp(module: str, **environment: str) -> str:
 @pytest.mark.parametrize("module", ["rlvr", "rlvr.cli.main", "rlvr.trainer.ppo"])
 def test_threads_that_wait_spin_for_a_moment_only(module) -> None:
     shown = _openmp(module)
-    assert "OMP_WAIT_POLICY = 'PASSIVE'" in shown and "GOMP_SPINCOUNT = '10000'" in shown
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in shown and "GOMP_SPINCOUNT = '3000'" in shown
 
 
 def test_a_policy_in_the_environment_stays() -> None:
     shown = _openmp("rlvr", OMP_WAIT_POLICY="ACTIVE")
-    assert "OMP_WAIT_POLICY = 'ACTIVE'" in shown and "GOMP_SPINCOUNT = '10000'" not in shown
+    assert "OMP_WAIT_POLICY = 'ACTIVE'" in shown and "GOMP_SPINCOUNT = '3000'" not in shown
