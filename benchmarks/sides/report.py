@@ -82,6 +82,11 @@ def print_report(title: str, cases: Sequence[Case]) -> bool:
     return not missed
 
 
+def result_name(name: str, model: str | None) -> str:
+    """Of a benchmark's results, for a real model or for those of its own."""
+    return f"{name}_{model.replace('/', '_')}" if model else name
+
+
 def save_report(name: str, cases: Sequence[Case]) -> None:
     """Write results/NAME.json with machine and versions, and NAME.md for people."""
     RESULTS.mkdir(exist_ok=True)

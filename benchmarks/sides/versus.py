@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.sides.alternate import Runner, alternate, ours, theirs
 from benchmarks.sides.real import write_work
-from benchmarks.sides.report import Case, Target, print_report, save_report
+from benchmarks.sides.report import Case, Target, print_report, result_name, save_report
 from benchmarks.sides.work import Work
 
 REAL_TOKENS = 96
@@ -53,8 +53,7 @@ class Versus:
             ]
         met = print_report(f"{self.recipe.upper()}: rlvr and TRL {self.trl}", cases)
         if arguments.save:
-            name = f"{self.recipe}_vs_trl"
-            save_report(f"{name}_{arguments.model.replace('/', '_')}" if arguments.model else name, cases)
+            save_report(result_name(f"{self.recipe}_vs_trl", arguments.model), cases)
         return 0 if met else 1
 
     def _cases(

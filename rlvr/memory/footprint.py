@@ -237,13 +237,13 @@ def _unpacked() -> Iterator[None]:
 @contextmanager
 def _one_block() -> Iterator[None]:
     """Let our attention, which works through its rows block by block, do the first block only. Each block takes the memory
-    of the one before it, so the count is the same but for one block's scores, and a large batch has thousands."""
-    places = attention._places
-    attention._places = lambda blocks: islice(places(blocks), 1)
+    of the one before it, so the count is the same, and a large batch has thousands."""
+    parts = attention._parts
+    attention._parts = lambda *given: islice(parts(*given), 1)
     try:
         yield
     finally:
-        attention._places = places
+        attention._parts = parts
 
 
 @contextmanager

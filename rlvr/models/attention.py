@@ -157,12 +157,8 @@ class _AttentionInBlocks(torch.autograd.Function):
         ctx.save_for_backward(query, key, value)  # not the weights, which are computed again
         ctx.blocks, ctx.scale = blocks, scale
         out = torch.empty_like(query)
-        for block, asked, seen in _places(blocks):
-            for heads, sharing in _head_groups(block, query, key):
-                q, k, v = query[asked, heads], key[seen, sharing], value[seen, sharing]
-                q, k, v = (_by_head(x, block.rows, k.size(1)) for x in (q, k, v))
-                weights = _weights(q, k, block.hidden, scale)
-                _put(out[asked, heads], torch.bmm(weights, v), block.rows)
+        for part in _parts(blocks, query.size(1), key.size(1)):
+            _attend(part, query, key, value, scale, out)
         return out
 
     @staticmethod
@@ -170,36 +166,68 @@ class _AttentionInBlocks(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value = ctx.saved_tensors
         d_query, d_key, d_value = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        for block, asked, seen in _places(ctx.blocks):
-            for heads, sharing in _head_groups(block, query, key):
-                q, k, v = query[asked, heads], key[seen, sharing], value[seen, sharing]
-                q, k, v, g = (_by_head(x, block.rows, k.size(1)) for x in (q, k, v, d_out[asked, heads]))
-                weights = _weights(q, k, block.hidden, ctx.scale)
-                _put(d_value[seen, sharing], torch.bmm(weights.transpose(1, 2), g), block.rows)
-                d_weights = torch.bmm(g, v.transpose(1, 2))
-                d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-                _put(d_query[asked, heads], torch.bmm(d_scores, k).mul_(ctx.scale), block.rows)
-                _put(d_key[seen, sharing], torch.bmm(d_scores.transpose(1, 2), q).mul_(ctx.scale), block.rows)
+        for part in _parts(ctx.blocks, query.size(1), key.size(1)):
+            _attend_backward(part, query, key, value, ctx.scale, d_out, d_query, d_key, d_value)
         return d_query, d_key, d_value, None, None
 
 
-def _places(blocks: Sequence[Block]) -> Iterator[tuple[Block, slice, slice]]:
-    """Each block, and where its queries and its keys stand."""
-    asked = seen = 0
+class _Part(NamedTuple):
+    """A block's rows under as many heads at once as leave the scores in the cache: under all of them where rows are short.
+
+    Attributes:
+        asked, seen: where the queries and the keys stand: tokens and heads.
+        kv_heads: of the keys.
+    """
+
+    block: Block
+    asked: tuple[slice, slice]
+    seen: tuple[slice, slice]
+    kv_heads: int
+
+    def queries(self, x: Tensor) -> Tensor:
+        return _by_head(x[self.asked], self.block.rows, self.kv_heads)
+
+    def keys(self, x: Tensor) -> Tensor:
+        return _by_head(x[self.seen], self.block.rows, self.kv_heads)
+
+
+def _parts(blocks: Sequence[Block], heads: int, kv_heads: int) -> Iterator[_Part]:
+    group, asked, seen = heads // kv_heads, 0, 0
     for block in blocks:
-        asked, first_query = asked + block.rows * block.queries, asked
-        seen, first_key = seen + block.rows * block.keys, seen
-        yield block, slice(first_query, asked), slice(first_key, seen)
+        queries = slice(asked, asked := asked + block.rows * block.queries)
+        keys = slice(seen, seen := seen + block.rows * block.keys)
+        most = max(1, kv_heads * BLOCK_PAIRS // (block.rows * block.queries * block.keys))
+        for first in range(0, kv_heads, most):
+            last = min(first + most, kv_heads)
+            yield _Part(block, (queries, slice(first * group, last * group)), (keys, slice(first, last)), last - first)
 
 
-def _head_groups(block: Block, query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Heads of queries, and those of keys that they share, for as many of which at once as a long row's scores stay in the
-    cache: all of them for short rows."""
-    kv_heads, group = key.size(1), query.size(1) // key.size(1)
-    most = max(1, kv_heads * BLOCK_PAIRS // (block.rows * block.queries * block.keys))
-    for first in range(0, kv_heads, most):
-        last = min(first + most, kv_heads)
-        yield slice(first * group, last * group), slice(first, last)
+# Functions of their own, so that one part's scores are gone before the next part's are made.
+
+
+def _attend(part: _Part, query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+    weights = _weights(part.queries(query), part.keys(key), part.block.hidden, scale)
+    _put(out[part.asked], torch.bmm(weights, part.keys(value)), part.block.rows)
+
+
+def _attend_backward(
+    part: _Part,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    d_out: Tensor,
+    d_query: Tensor,
+    d_key: Tensor,
+    d_value: Tensor,
+) -> None:
+    q, g, k, v = part.queries(query), part.queries(d_out), part.keys(key), part.keys(value)
+    rows, weights = part.block.rows, _weights(q, k, part.block.hidden, scale)
+    _put(d_value[part.seen], torch.bmm(weights.transpose(1, 2), g), rows)
+    d_weights = torch.bmm(g, v.transpose(1, 2))
+    d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+    _put(d_query[part.asked], torch.bmm(d_scores, k).mul_(scale), rows)
+    _put(d_key[part.seen], torch.bmm(d_scores.transpose(1, 2), q).mul_(scale), rows)
 
 
 def _by_head(x: Tensor, rows: int, kv_heads: int) -> Tensor:

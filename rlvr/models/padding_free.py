@@ -115,15 +115,14 @@ class _Layout:
 
     Attributes:
         numbers: [B, T] which of the N tokens stands at each place; any on padding.
-        lengths: [B] tokens of each row.
-        own: [B] of these the last ones that no row before it has: those that are computed for this row.
+        mask: [B, T] true on tokens.
+        computed: [N] their places in the flattened rows; of tokens that several rows have, the first.
         rows: the N tokens as B * T places.
         back: the B * T places as N tokens.
     """
 
     numbers: Tensor
-    lengths: Tensor
-    own: Tensor
+    mask: Tensor
     computed: Tensor
     rows: _Choice
     back: _Choice
@@ -136,9 +135,7 @@ class _Layout:
         computed = first.flatten().nonzero().squeeze(1)
         numbers = (first.flatten().cumsum(0) - 1)[batch.first_places].masked_fill(~mask, 0)
         rows = _Choice.of(numbers.flatten(), mask.flatten(), entries=len(computed))
-        return _Layout(
-            numbers, mask.sum(1), first.sum(1), computed, rows, _Choice.of(computed, entries=numbers.numel())
-        )
+        return _Layout(numbers, mask, computed, rows, _Choice.of(computed, entries=numbers.numel()))
 
     def spread(self, states: Tensor) -> Tensor:
         """[B, T, ...] from [N, ...]"""
@@ -168,13 +165,16 @@ class _Blocks(NamedTuple):
 
     @staticmethod
     def of(layout: _Layout) -> "_Blocks | None":
-        own, lengths = layout.own.tolist(), layout.lengths.tolist()
+        lengths_of = layout.mask.sum(1)
+        # The last tokens of each row: those that no row before it has.
+        own_of = torch.bincount(layout.computed // layout.numbers.size(1), minlength=len(lengths_of))
+        own, lengths = own_of.tolist(), lengths_of.tolist()
         if any(asked * seen > attention.MOST_PAIRS for asked, seen in zip(own, lengths, strict=True)):
             return None
         blocks, asking, seen = [], [], []
         last = layout.numbers.size(1) - 1
         for rows, most_asked, most_seen in _alike(own, lengths):
-            numbers, row_lengths, row_own = (x[rows] for x in (layout.numbers, layout.lengths, layout.own))
+            numbers, row_lengths, row_own = (x[rows] for x in (layout.numbers, lengths_of, own_of))
             starts = row_lengths - row_own
             blocks.append(attention.Block(attention.hide(starts, most_asked, most_seen), len(rows)))
             # Behind the end of a row stands any token: no other query sees it, and nothing reads what it asked.
