@@ -2,16 +2,15 @@
 
     python -m benchmarks.digit_chains runs/digit_chains
 
-A problem is a number of six digits and a chain of operations on them, which are carried out from left to right: `738214gRhLiA?` reverses the
-number, rotates it to the left, and puts the next digit in the place of each. The letters in the order of the alphabet, from any one on,
-say which operation comes next, so that a step is found in the same way wherever it stands. The working writes each step,
-`gR412837;hL128374;iA239485`. Each operation can be undone, so that an answer is as likely as any other of the 531,441: guessing earns
-nothing, and what is answered rightly was worked out.
+A problem is a number of six digits and a chain of operations, which are carried out from left to right: `738214RLA?` reverses the number,
+rotates it to the left, and puts the next digit in the place of each. The working writes each step, `R412837;L128374;A239485`. Each
+operation can be undone, so that an answer is as likely as any other of the 531,441: guessing earns nothing, and what is answered rightly
+was worked out.
 
-Writes worked examples (`examples.jsonl`): chains of one to three operations, and in one of twenty more, of which each length is half as
-common as the one before, up to ten. Without those a model stops after three operations whatever it is asked, and there is nothing to
-reward. Writes problems by the length of their chain (`train-4.jsonl`, `test-8.jsonl`, ...), none of which is in another file, and models with
-random weights and the tokenizer of the built-in one (`1m`, `5m`, `20m`).
+Some operations move digits, and a model that learns from the worked examples (`examples.jsonl`) comes to master them. The others change
+digits, and the examples hold few of them (`--rare`), so that it does them rightly in some tries only; a chain of them, hardly ever. That
+is the headroom. Problems are written by how many of their operations are rare (`train-1.jsonl`, `test-4.jsonl`, ...), none of which is in
+another file, and models with random weights and the tokenizer of the built-in one (`1m`, `5m`, `20m`).
 """
 
 import argparse
@@ -19,7 +18,6 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from string import ascii_lowercase
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -27,53 +25,54 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rlvr.models.tiny import build_tiny_tokenizer
 
 DIGITS = 6
-OPERATIONS: dict[str, Callable[[str], str]] = {
+COMMON: dict[str, Callable[[str], str]] = {
     "R": lambda digits: digits[::-1],
     "L": lambda digits: digits[1:] + digits[0],
     "T": lambda digits: digits[-1] + digits[:-1],
     "H": lambda digits: digits[DIGITS // 2 :] + digits[: DIGITS // 2],
     "N": lambda digits: "".join(digits[i ^ 1] for i in range(DIGITS)),
+}
+"""Reverse, rotate to the left and to the right, swap the halves, swap neighbours."""
+RARE: dict[str, Callable[[str], str]] = {
     "A": lambda digits: "".join(str(int(digit) % 9 + 1) for digit in digits),
     "S": lambda digits: "".join(str((int(digit) - 2) % 9 + 1) for digit in digits),
     "M": lambda digits: "".join(str(10 - int(digit)) for digit in digits),
+    "D": lambda digits: "".join(str((2 * int(digit) - 1) % 9 + 1) for digit in digits),
 }
-"""Reverse, rotate to the left and to the right, swap the halves, swap neighbours, the next digit, the one before (both among 1 to 9, in a
-circle), the digit that makes ten."""
-LONGEST = 10
+"""For each digit the next one, the one before, the one that makes ten, its double; all among 1 to 9, in a circle."""
+OPERATIONS = COMMON | RARE
+LONGEST = 4
 """Operations of the longest chain."""
 SIZES = {"1m": 128, "5m": 256, "20m": 512}
 """Hidden sizes."""
 
 
-def problem(chain: int, lot: random.Random) -> tuple[str, str, str]:
-    """Question, working and answer."""
-    number = "".join(lot.choices("123456789", k=DIGITS))
-    first = lot.randrange(len(ascii_lowercase) - chain + 1)
-    chosen = [label + lot.choice(list(OPERATIONS)) for label in ascii_lowercase[first : first + chain]]
-    steps, digits = [], number
-    for step in chosen:
-        digits = OPERATIONS[step[1]](digits)
-        steps.append(step + digits)
-    return f"{number}{''.join(chosen)}?", ";".join(steps), digits
+def worked(chain: list[str], lot: random.Random) -> tuple[str, str, str]:
+    """Question, working and answer of these operations on a number from the lot."""
+    number = digits = "".join(lot.choices("123456789", k=DIGITS))
+    steps = []
+    for name in chain:
+        digits = OPERATIONS[name](digits)
+        steps.append(name + digits)
+    return f"{number}{''.join(chain)}?", ";".join(steps), digits
 
 
 def examples(count: int, rare: float, lot: random.Random) -> Iterator[dict[str, str]]:
-    """Worked examples: chains of one to three, but for a share `rare` of longer ones, each length half as common as the one before."""
+    """Worked examples: chains of every length, a share `rare` of whose operations is rare."""
+    weights = [(1 - rare) / len(COMMON)] * len(COMMON) + [rare / len(RARE)] * len(RARE)
     for _ in range(count):
-        chain = lot.choice((1, 2, 3))
-        if lot.random() < rare:
-            chain = 4
-            while chain < LONGEST and lot.random() < 0.5:
-                chain += 1
-        question, working, answer = problem(chain, lot)
+        chain = lot.choices(list(OPERATIONS), weights, k=lot.randint(1, LONGEST))
+        question, working, answer = worked(chain, lot)
         yield {"question": question, "answer": f"<think>{working}</think><answer>{answer}</answer>"}
 
 
-def problems(chain: int, count: int, taken: set[str], lot: random.Random) -> Iterator[dict[str, str]]:
-    """Problems whose questions are not among those taken, which they join."""
+def problems(rare: int, count: int, taken: set[str], lot: random.Random) -> Iterator[dict[str, str]]:
+    """Longest chains with so many rare operations, whose questions are not among those taken, which they join."""
     made = 0
     while made < count:
-        question, _, answer = problem(chain, lot)
+        chain = lot.choices(list(RARE), k=rare) + lot.choices(list(COMMON), k=LONGEST - rare)
+        lot.shuffle(chain)
+        question, _, answer = worked(chain, lot)
         if question not in taken:
             taken.add(question)
             made += 1
@@ -109,17 +108,17 @@ def write_model(folder: Path, hidden: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rare", type=float, default=0.05, help="share of the examples with longer chains than three")
-    parser.add_argument("--examples", type=int, default=200_000)
+    parser.add_argument("--rare", type=float, default=0.02, help="share of the examples' operations that is rare")
+    parser.add_argument("--examples", type=int, default=100_000)
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
     lot, taken = random.Random(0), set[str]()
     rows = list(examples(a.examples, a.rare, lot))
     taken.update(row["question"] for row in rows)
     write(a.folder / "examples.jsonl", iter(rows))
-    for chain in range(2, LONGEST + 1):
-        write(a.folder / f"test-{chain}.jsonl", problems(chain, 200, taken, lot))
-        write(a.folder / f"train-{chain}.jsonl", problems(chain, 4000, taken, lot))
+    for rare in range(LONGEST + 1):
+        write(a.folder / f"test-{rare}.jsonl", problems(rare, 200, taken, lot))
+        write(a.folder / f"train-{rare}.jsonl", problems(rare, 4000, taken, lot))
     for name, hidden in SIZES.items():
         write_model(a.folder / name, hidden)
 

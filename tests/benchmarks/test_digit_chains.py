@@ -3,13 +3,12 @@
 import json
 import random
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks import digit_chains
-from benchmarks.digit_chains import OPERATIONS, examples, problem
+from benchmarks.digit_chains import LONGEST, OPERATIONS, RARE, examples, problems, worked
 from rewards import grade
 from rewards.tags import Tags
 
@@ -26,24 +25,37 @@ def test_an_operation_can_be_undone(name: str) -> None:
 
 def test_working_is_carried_out_from_left_to_right() -> None:
     given = "738214"
-    for name, expected in (("R", "412837"), ("L", "128374"), ("A", "239485"), ("S", "128374"), ("M", "982736")):
+    for name, expected in (("R", "412837"), ("L", "128374"), ("A", "239485"), ("S", "128374"), ("M", "982736"), ("D", "974563")):
         given = OPERATIONS[name](given)
         assert given == expected
     assert [OPERATIONS[name]("123456") for name in "THN"] == ["612345", "456123", "214365"]
-    question, working, answer = problem(5, random.Random(3))
-    assert "".join(step[:2] for step in working.split(";")) == question[6:-1]
-    labels = question[6:-1:2]
-    assert [ord(b) - ord(a) for a, b in pairwise(labels)] == [1] * 4
+    question, working, answer = worked(list("RLA"), random.Random(3))
+    assert question[6:] == "RLA?"
+    assert "".join(step[0] for step in working.split(";")) == "RLA"
     assert working.endswith(answer)
 
 
-def test_examples_have_the_chains_that_are_asked_for() -> None:
-    chains = [len(row["question"][6:-1]) // 2 for row in examples(4000, 0.1, random.Random(0))]
-    counts = [chains.count(length) / len(chains) for length in range(11)]
-    assert sum(counts) == pytest.approx(1)
-    assert counts[1:4] == pytest.approx([0.3] * 3, abs=0.03)
-    assert sum(counts[4:]) == pytest.approx(0.1, abs=0.02)
-    assert counts[5] == pytest.approx(counts[4] / 2, abs=0.01)
+def chain_of(row: dict[str, str]) -> str:
+    return row["question"][6:-1]
+
+
+def rare_in(row: dict[str, str]) -> int:
+    return sum(name in RARE for name in chain_of(row))
+
+
+def test_examples_have_chains_of_every_length_and_few_rare_operations() -> None:
+    rows = list(examples(4000, 0.1, random.Random(0)))
+    counts = [sum(len(chain_of(row)) == length for row in rows) / len(rows) for length in range(LONGEST + 2)]
+    assert counts == pytest.approx([0, *[1 / LONGEST] * LONGEST, 0], abs=0.03)
+    assert sum(map(rare_in, rows)) / sum(len(chain_of(row)) for row in rows) == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("rare", range(LONGEST + 1))
+def test_problems_have_as_many_rare_operations_as_asked_for(rare: int) -> None:
+    rows = list(problems(rare, 300, set(), random.Random(0)))
+    assert {(len(chain_of(row)), rare_in(row)) for row in rows} == {(LONGEST, rare)}
+    places = {place for row in rows for place, name in enumerate(chain_of(row)) if name in RARE}
+    assert places == (set(range(LONGEST)) if rare else set())
 
 
 def test_no_problem_is_in_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
