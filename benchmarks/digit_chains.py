@@ -108,7 +108,7 @@ def write_model(folder: Path, hidden: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rare", type=float, default=0.02, help="share of the examples' operations that is rare")
+    parser.add_argument("--rare", type=float, default=0.04, help="share of the examples' operations that is rare")
     parser.add_argument("--examples", type=int, default=100_000)
     a = parser.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
