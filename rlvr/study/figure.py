@@ -12,11 +12,19 @@ from rlvr.study.results import Curve, in_percent
 STYLES = ("-", "--", ":", "-.")
 
 
+def ticks(first: float, last: float) -> list[float]:
+    """0 and the 1, 2, 5, 10, ... up to `last` that have room on an axis which is linear up to `first` and logarithmic from there: in the
+    narrow linear part, those of its right half."""
+    from matplotlib.ticker import LogLocator
+
+    return [0, *(at for at in LogLocator(subs=(1, 2, 5)).tick_values(first, last) if first / 2 <= at <= last)]
+
+
 def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
     """Left: the mean over seeds. Right: each run at its end, and the interquartile mean with its 95 % interval; the names there have the
     colours and lines of both, so that no legend hides a curve."""
     from matplotlib import colormaps
-    from matplotlib.ticker import FuncFormatter, NullFormatter, SymmetricalLogLocator
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     scale, unit = (100, ", %") if in_percent(study.metric) else (1, "")
     rows = [found for cell in study.cells if (found := [curve for curve in curves if curve.cell == cell])]
@@ -47,6 +55,6 @@ def draw(study: Study, curves: Sequence[Curve], path: Path) -> None:
         # Most is learned early, so the axis is logarithmic; from the start to the first look, which is no logarithm, it is linear.
         first = min((at for curve in curves for at in curve.responses if at), default=1.0)
         left.set_xscale("symlog", linthresh=first, linscale=0.3)
-        left.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=first, subs=(1, 2, 5)))
+        left.set_xticks(ticks(first, left.get_xlim()[1]))
         left.xaxis.set_major_formatter(FuncFormatter(lambda responses, _: f"{responses:,.0f}"))
         left.xaxis.set_minor_formatter(NullFormatter())

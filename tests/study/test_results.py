@@ -16,7 +16,7 @@ from rlvr.config import to_dict
 from rlvr.errors import UserError
 from rlvr.study import carry_out as module
 from rlvr.study.carry_out import carry_out, check_folder
-from rlvr.study.figure import draw
+from rlvr.study.figure import draw, ticks
 from rlvr.study.plan import Run, Study
 from rlvr.study.results import Curve, groups, read_results, table, write_results
 
@@ -193,6 +193,12 @@ def test_runs_of_which_no_seconds_are_known() -> None:
     curves = [Curve(cell, 0, [0.1, 0.9], [0, 100], []) for cell in study.cells]
     heads, _, row, _ = table(study, curves).splitlines()
     assert "seconds" not in heads and row == "| `ppo` | 90.0 % | 100 | 100 | 1 |"
+
+
+def test_the_axis_of_responses_has_no_labels_where_they_would_overlap() -> None:
+    """A first look after 5,120 responses once had 0, 1,000 and 2,000 written into each other."""
+    assert ticks(5120, 22_000) == [0, 5000, 10_000, 20_000]
+    assert ticks(256, 5120) == [0, 200, 500, 1000, 2000, 5000]
 
 
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
