@@ -33,7 +33,7 @@ def pass_curve(lines: Sequence[Line]) -> Curve:
 
 def draw_pass_at_k(evaluations: Mapping[str, Sequence[Line]], path: Path) -> None:
     """Draw the curves of evaluations, by name."""
-    with figure(path) as (_, (axes,)):
+    with figure(path) as (drawn, (axes,)):
         for place, (name, lines) in enumerate(evaluations.items()):
             ks, means, lows, highs = zip(*pass_curve(lines), strict=True)
             colour, style = COLOURS[place % len(COLOURS)], LINES[DASHES[place // len(COLOURS) % len(DASHES)]]
@@ -44,4 +44,5 @@ def draw_pass_at_k(evaluations: Mapping[str, Sequence[Line]], path: Path) -> Non
         ticks = sorted({k for lines in evaluations.values() for k, *_ in pass_curve(lines)})
         axes.set_xticks(ticks, [str(k) for k in ticks])
         axes.set(xlabel="k, answers to a problem", ylabel="problems with a right answer among k, %", ylim=(0, 101))
-        axes.legend(loc="lower right")
+        # Above the axes, since curves may run anywhere in them.
+        drawn.legend(loc="outside upper left")
