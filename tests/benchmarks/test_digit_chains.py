@@ -25,7 +25,14 @@ def test_an_operation_can_be_undone(name: str) -> None:
 
 def test_working_is_carried_out_from_left_to_right() -> None:
     given = "738214"
-    for name, expected in (("R", "412837"), ("L", "128374"), ("A", "239485"), ("S", "128374"), ("M", "982736"), ("D", "974563")):
+    for name, expected in (
+        ("R", "412837"),
+        ("L", "128374"),
+        ("A", "239485"),
+        ("S", "128374"),
+        ("M", "982736"),
+        ("D", "974563"),
+    ):
         given = OPERATIONS[name](given)
         assert given == expected
     assert [OPERATIONS[name]("123456") for name in "THN"] == ["612345", "456123", "214365"]
