@@ -1,4 +1,4 @@
-"""Problems with headroom, and models of our own that start from nothing: the material of `studies/digit_chains.yaml`, `docs/evaluation.md`.
+"""Problems with headroom, and a model of our own that starts from nothing: the material of `studies/digit_chains.yaml`, `docs/evaluation.md`.
 
     python -m benchmarks.digit_chains runs/digit_chains
 
@@ -10,7 +10,7 @@ was worked out.
 Some operations move digits, and a model that learns from the worked examples (`examples.jsonl`) comes to master them. The others change
 digits, and the examples hold few of them (`--rare`), so that it does them rightly in some tries only; a chain of them, hardly ever. That
 is the headroom. Problems are written by how many of their operations are rare (`train-1.jsonl`, `test-4.jsonl`, ...), none of which is in
-another file, and models with random weights and the tokenizer of the built-in one (`1m`, `5m`, `20m`).
+another file. Beside them lies a model of 1.3 million random weights with the built-in one's tokenizer (`model`).
 """
 
 import argparse
@@ -43,8 +43,6 @@ RARE: dict[str, Callable[[str], str]] = {
 OPERATIONS = COMMON | RARE
 LONGEST = 4
 """Operations of the longest chain."""
-SIZES = {"1m": 128, "5m": 256, "20m": 512}
-"""Hidden sizes."""
 
 
 def worked(chain: list[str], lot: random.Random) -> tuple[str, str, str]:
@@ -83,16 +81,16 @@ def write(path: Path, rows: Iterator[dict[str, str]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def write_model(folder: Path, hidden: int) -> None:
+def write_model(folder: Path) -> None:
     """A Llama of six layers with random weights."""
     torch.manual_seed(0)
     tokenizer = build_tiny_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=3 * hidden,
+        hidden_size=128,
+        intermediate_size=384,
         num_hidden_layers=6,
-        num_attention_heads=hidden // 32,
+        num_attention_heads=4,
         max_position_embeddings=256,
         tie_word_embeddings=False,
         bos_token_id=None,
@@ -119,8 +117,7 @@ def main() -> None:
     for rare in range(LONGEST + 1):
         write(a.folder / f"test-{rare}.jsonl", problems(rare, 200, taken, lot))
         write(a.folder / f"train-{rare}.jsonl", problems(rare, 4000, taken, lot))
-    for name, hidden in SIZES.items():
-        write_model(a.folder / name, hidden)
+    write_model(a.folder / "model")
 
 
 if __name__ == "__main__":
