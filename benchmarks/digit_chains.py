@@ -16,7 +16,7 @@ another file. Beside them lies a model of 1.3 million random weights with the bu
 import argparse
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -77,7 +77,7 @@ def problems(rare: int, count: int, taken: set[str], lot: random.Random) -> Iter
             yield {"question": question, "answer": answer}
 
 
-def write(path: Path, rows: Iterator[dict[str, str]]) -> None:
+def write(path: Path, rows: Iterable[dict[str, str]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -113,7 +113,7 @@ def main() -> None:
     lot, taken = random.Random(0), set[str]()
     rows = list(examples(a.examples, a.rare, lot))
     taken.update(row["question"] for row in rows)
-    write(a.folder / "examples.jsonl", iter(rows))
+    write(a.folder / "examples.jsonl", rows)
     for rare in range(LONGEST + 1):
         write(a.folder / f"test-{rare}.jsonl", problems(rare, 200, taken, lot))
         write(a.folder / f"train-{rare}.jsonl", problems(rare, 4000, taken, lot))

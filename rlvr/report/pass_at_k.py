@@ -34,15 +34,16 @@ def pass_curve(lines: Sequence[Line]) -> Curve:
 def draw_pass_at_k(evaluations: Mapping[str, Sequence[Line]], path: Path) -> None:
     """Draw the curves of evaluations, by name."""
     with figure(path) as (drawn, (axes,)):
+        ticks: set[int] = set()
         for place, (name, lines) in enumerate(evaluations.items()):
             ks, means, lows, highs = zip(*pass_curve(lines), strict=True)
+            ticks.update(ks)
             colour, style = COLOURS[place % len(COLOURS)], LINES[DASHES[place // len(COLOURS) % len(DASHES)]]
             shares = [[100 * value for value in values] for values in (means, lows, highs)]
             axes.plot(ks, shares[0], linestyle=style, marker="o", markersize=4, color=colour, label=name)
             axes.fill_between(ks, shares[1], shares[2], color=colour, alpha=BAND_OPACITY, linewidth=0)
         axes.set_xscale("log", base=2)
-        ticks = sorted({k for lines in evaluations.values() for k, *_ in pass_curve(lines)})
-        axes.set_xticks(ticks, [str(k) for k in ticks])
+        axes.set_xticks(sorted(ticks), [str(k) for k in sorted(ticks)])
         axes.set(xlabel="k, answers to a problem", ylabel="problems with a right answer among k, %", ylim=(0, 101))
         # Above the axes, since curves may run anywhere in them.
         drawn.legend(loc="outside upper left")
