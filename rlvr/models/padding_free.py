@@ -4,25 +4,27 @@ All that a decoder does to single tokens (projections, norms, MLPs: nearly all o
 reasoning on small machines) then costs nothing for padding, and is done once for what rows begin with alike
 (`SequenceBatch.first_places`): a system prompt that all have, a problem that a group answers. That is exact, as a token's
 state depends on what stands before it alone, and gradients of all rows add up there. Attention lays the tokens out as rows again:
-in bfloat16 on a CPU as blocks of rows, in which only the tokens that are computed ask (`rlvr.models.attention`); elsewhere as a
-padded batch for the kernel that the model has anyway. This hooks into transformers' attention interface, so it works for every
-model that uses that interface; `can_run_padding_free` finds out by trying.
+on a CPU as blocks of rows, in which only the tokens that are computed ask (`rlvr.models.attention`); elsewhere as a padded batch for
+the kernel that the model has anyway. The backward pass lays them out anew: kept, the keys of a beginning that thirty rows share would
+be kept thirty times, and double what a pass takes. This hooks into transformers' attention interface, so it works for every model that
+uses that interface; `can_run_padding_free` finds out by trying.
 
 Left out on purpose: kernels for variable lengths (FlashAttention's), which need a GPU and a package of their own. Rows
 that several training examples share are another matter: `rlvr.models.packing`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from rlvr.models import attention
@@ -31,6 +33,8 @@ from rlvr.models.batch import SequenceBatch, collate, is_first
 NAME = "rlvr_padding_free"
 WORTH_IT = 0.95
 """Share of a padded batch's places, from which on computing only as many tokens would not gain what it costs."""
+PIECE = 256
+"""Most tokens of a row that ask at once: of a longer row, causality hides nearly half of the products."""
 
 
 def padding_free_hidden_states(backbone: nn.Module, batch: SequenceBatch) -> Tensor:
@@ -108,6 +112,17 @@ class _Choice(NamedTuple):
         per_entry = torch.bincount(numbers, minlength=entries + 1)[:entries]
         return _Choice(places, order[: int(per_entry.sum())], F.pad(per_entry.cumsum(0), (1, 0)))
 
+    def take(self, entries: Tensor) -> Tensor:
+        """[S, ...] the chosen ones of [entries, ...]"""
+        return entries.index_select(0, self.places)
+
+    def add_up(self, d_taken: Tensor) -> Tensor:
+        """[entries, ...] gradients from those at the places [S, ...], each added up in float32 and rounded once, where indexing
+        would round after each place; and on a CPU in a tenth of the time."""
+        flat = d_taken.flatten(1)
+        total = F.embedding_bag(self.order, flat, self.bounds, mode="sum", include_last_offset=True)
+        return total.view(-1, *d_taken.shape[1:])
+
 
 @dataclass(frozen=True)
 class _Layout:
@@ -146,9 +161,21 @@ class _Layout:
         return _Take.apply(rows.flatten(0, 1), self.back)
 
     @cached_property
-    def blocks(self) -> "_Blocks | None":
-        """The rows as blocks; None where one is too long for them."""
+    def blocks(self) -> "_Blocks":
         return _Blocks.of(self)
+
+
+class _Piece(NamedTuple):
+    """The tokens from `begin` to `end` of a row: they ask all of the row's up to themselves."""
+
+    row: int
+    begin: int
+    end: int
+
+    @property
+    def pairs(self) -> tuple[int, int]:
+        """Queries and keys that it gets."""
+        return _rounded(self.end - self.begin), _rounded(self.end)
 
 
 class _Blocks(NamedTuple):
@@ -164,41 +191,47 @@ class _Blocks(NamedTuple):
     """The S places as N tokens."""
 
     @staticmethod
-    def of(layout: _Layout) -> "_Blocks | None":
-        lengths_of = layout.mask.sum(1)
-        # The last tokens of each row: those that no row before it has.
-        own_of = torch.bincount(layout.computed // layout.numbers.size(1), minlength=len(lengths_of))
-        own, lengths = own_of.tolist(), lengths_of.tolist()
-        if any(asked * seen > attention.MOST_PAIRS for asked, seen in zip(own, lengths, strict=True)):
-            return None
+    def of(layout: _Layout) -> "_Blocks":
         blocks, asking, seen = [], [], []
         last = layout.numbers.size(1) - 1
-        for rows, most_asked, most_seen in _alike(own, lengths):
-            numbers, row_lengths, row_own = (x[rows] for x in (layout.numbers, lengths_of, own_of))
-            starts = row_lengths - row_own
-            blocks.append(attention.Block(attention.hide(starts, most_asked, most_seen), len(rows)))
-            # Behind the end of a row stands any token: no other query sees it, and nothing reads what it asked.
-            query, key = torch.arange(most_asked), torch.arange(most_seen)
-            columns = (starts[:, None] + query).clamp(max=last)
-            asking.append((numbers.gather(1, columns).flatten(), (query < row_own[:, None]).flatten()))
-            seen.append((numbers[:, key.clamp(max=last)].flatten(), (key < row_lengths[:, None]).flatten()))
+        for pieces in _alike(_pieces(layout)):
+            rows, begins, ends = torch.tensor(pieces).unbind(1)
+            most_asked, most_seen = map(max, zip(*(piece.pairs for piece in pieces), strict=True))
+            blocks.append(attention.Block(attention.hide(begins, most_asked, most_seen), len(pieces)))
+            # Behind the end of a piece stands any token: no other query sees it, and nothing reads what it asked.
+            numbers, key = layout.numbers[rows], torch.arange(most_seen)
+            query = begins[:, None] + torch.arange(most_asked)
+            asking.append((numbers.gather(1, query.clamp(max=last)).flatten(), (query < ends[:, None]).flatten()))
+            seen.append((numbers[:, key.clamp(max=last)].flatten(), (key < ends[:, None]).flatten()))
         entries = len(layout.computed)
         queries, keys = (_Choice.of(*map(torch.cat, zip(*of, strict=True)), entries=entries) for of in (asking, seen))
         return _Blocks(blocks, queries, keys, _Choice.of(queries.order, entries=len(queries.places)))
 
+    def lay_out(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The blocks' from those of the N tokens."""
+        return self.queries.take(query), self.keys.take(key), self.keys.take(value)
 
-def _alike(own: list[int], lengths: list[int]) -> Iterator[tuple[list[int], int, int]]:
-    """Rows of which as many make a block as its pairs allow, rows of similar lengths together; with the queries and keys
-    that each of them gets."""
-    sizes = sorted((_rounded(asked), _rounded(lengths[row]), row) for row, asked in enumerate(own) if asked)
-    rows: list[int] = []
+
+def _pieces(layout: _Layout) -> Iterator[_Piece]:
+    """Of each row the tokens that are computed, which no row before it has: its last ones."""
+    lengths = layout.mask.sum(1)
+    own = torch.bincount(layout.computed // layout.numbers.size(1), minlength=len(lengths))
+    for row, (length, count) in enumerate(zip(lengths.tolist(), own.tolist(), strict=True)):
+        for begin in range(length - count, length, PIECE):
+            yield _Piece(row, begin, min(begin + PIECE, length))
+
+
+def _alike(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """As many pieces as make a block, such of similar lengths together."""
+    block: list[_Piece] = []
     most_asked = most_seen = 0
-    for asked, seen, row in sizes:
-        if rows and (len(rows) + 1) * max(asked, most_asked) * max(seen, most_seen) > attention.BLOCK_PAIRS:
-            yield rows, most_asked, most_seen
-            rows, most_asked, most_seen = [], 0, 0
-        rows, most_asked, most_seen = [*rows, row], max(asked, most_asked), max(seen, most_seen)
-    yield rows, most_asked, most_seen
+    for piece in sorted(pieces, key=lambda piece: (piece.pairs, piece.row)):
+        asked, seen = (max(*both) for both in zip(piece.pairs, (most_asked, most_seen), strict=True))
+        if block and (len(block) + 1) * asked * seen > attention.BLOCK_PAIRS:
+            yield block
+            block, (asked, seen) = [], piece.pairs
+        block, most_asked, most_seen = [*block, piece], asked, seen
+    yield block
 
 
 def _rounded(tokens: int) -> int:
@@ -206,22 +239,36 @@ def _rounded(tokens: int) -> int:
 
 
 class _Take(torch.autograd.Function):
-    """The chosen entries. Gradients of an entry that stands at many places are added up in float32 and rounded once, where
-    indexing would round after each of them; and on a CPU in a tenth of the time."""
+    """`_Choice.take` with gradients."""
 
     @staticmethod
     def forward(ctx: Any, entries: Tensor, choice: _Choice) -> Tensor:
-        ctx.save_for_backward(choice.order, choice.bounds)
-        return entries.index_select(0, choice.places)
+        ctx.choice = choice
+        return choice.take(entries)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor, None]:
-        order, bounds = ctx.saved_tensors
-        flat = d_out.flatten(1)
-        return F.embedding_bag(order, flat, bounds, mode="sum", include_last_offset=True).view(
-            -1, *d_out.shape[1:]
-        ), None
+    def backward(ctx: Any, d_taken: Tensor) -> tuple[Tensor, None]:
+        return ctx.choice.add_up(d_taken), None
+
+
+class _AttentionOfTokens(torch.autograd.Function):
+    """[N, heads, D] attention of the N tokens in blocks, which keeps nothing but their queries, keys and values."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, laid: _Blocks, scale: float) -> Tensor:
+        ctx.save_for_backward(query, key, value)
+        ctx.laid, ctx.scale = laid, scale
+        return laid.back.take(attention.attend(*laid.lay_out(query, key, value), laid.blocks, scale))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        laid = ctx.laid
+        given, d_out = laid.lay_out(*ctx.saved_tensors), laid.back.add_up(d_out)
+        gradients = attention.attend_backward(*given, laid.blocks, ctx.scale, d_out)
+        choices = (laid.queries, laid.keys, laid.keys)
+        return *(choice.add_up(x) for choice, x in zip(choices, gradients, strict=True)), None, None
 
 
 # Attention functions get no arguments of ours through a transformers model, so the layout is handed to them here.
@@ -248,18 +295,24 @@ def _attention(
     """Causal attention within each row: [1, heads, N, D] queries, keys and values to [1, N, heads, D]."""
     layout = _layout.get()
     tokens = [x[0].transpose(0, 1) for x in (query, key, value)]  # [N, heads, D]
-    if (dtype := attention.dtype_of_products(query, kwargs)) is not None and (blocks := layout.blocks) is not None:
-        choices = (blocks.queries, blocks.keys, blocks.keys)
-        q, k, v = (_Take.apply(x.to(dtype), choice) for x, choice in zip(tokens, choices, strict=True))
-        out = attention.attention_in_blocks(q, k, v, blocks.blocks, attention.scale_of(query, kwargs))
-        return _Take.apply(out, blocks.back)[None], None
+    if (dtype := attention.dtype_of_products(query, kwargs)) is not None:
+        blocks, scale = layout.blocks, attention.scale_of(query, kwargs)
+        return _AttentionOfTokens.apply(*(x.to(dtype) for x in tokens), blocks, scale)[None], None
+    attend = partial(_padded_attention, module, layout, kwargs)
+    keeps = torch.is_grad_enabled()
+    return (checkpoint(attend, *tokens, use_reentrant=False) if keeps else attend(*tokens))[None], None
+
+
+def _padded_attention(
+    module: nn.Module, layout: _Layout, kwargs: dict[str, Any], query: Tensor, key: Tensor, value: Tensor
+) -> Tensor:
+    """[N, heads, D] by the model's own kernel."""
     # [B, heads, T, D]. Queries of equal beginnings go in for each row, which costs less than telling them apart would.
-    padded = [layout.spread(x).transpose(1, 2) for x in tokens]
+    padded = [layout.spread(x).transpose(1, 2) for x in (query, key, value)]
     # Rows are right-padded, so causality alone keeps their tokens from padding; the mask that the model made spans the
     # N tokens of all rows, and would be wrong here.
-    kwargs["is_causal"] = True
-    out, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](module, *padded, None, **kwargs)  # [B, T, heads, D]
-    return layout.gather(out)[None], None
+    out, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](module, *padded, None, **kwargs | {"is_causal": True})  # [B, T, heads, D]
+    return layout.gather(out)
 
 
 ALL_ATTENTION_FUNCTIONS[NAME] = _attention

@@ -60,7 +60,7 @@ ELSEWHERE = {
 }
 if find_spec("reasoning_gym") is None:
     ELSEWHERE["reasoning_gym"] = "its package is not installed: uv sync --group tasks"
-LONG = ("benchmarks", "tests.faults")
+LONG = ("benchmarks", "tests.faults", "runs/digit_chains")
 SMALL = {
     "train": "--num_episodes 1 --num_update_steps 1 --experience_batch_size 8 --train_batch_size 8 --max_new_tokens 8 --max_samples 16",
     "sft": "--max_steps 1 --train_batch_size 4 --max_samples 16",
@@ -196,9 +196,9 @@ def test_the_command_runs(page: Path, line: str, folders: dict[Path, Path], monk
 
 
 def help_names_the_flags(line: str) -> None:
-    """Benchmarks and the fault harness take minutes; their flags are looked up."""
+    """Benchmarks, the fault harness and a study's models take minutes to hours; their flags are looked up."""
     words = shlex.split(line)
-    if words[0] == "rlvr":  # of a benchmark's file
+    if words[0] == "rlvr":  # of a benchmark's file, or on models that one trains
         at, shown = 1, help_of("-m", "rlvr", words[1])
     else:
         at = next(i for i, word in enumerate(words) if any(program in word for program in LONG))

@@ -125,6 +125,10 @@ def test_phases_follow_the_settings() -> None:
     assert half == pytest.approx(plain[learning].passing["activations"] / 2, rel=0.05)
     tokens = {"train_batch_size": 32, "micro_batch_tokens": 320}
     assert phases(train=tokens)[learning].passing["activations"] < plain[learning].passing["activations"] / 10
+    # 320 tokens may be two whole rows, or the responses of many that begin alike.
+    ample = {"train_batch_size": 32, "micro_batch_tokens": 10**6}
+    few, some, all_rows = (phases(train=t)[learning].passing["logits"] for t in ({"train_batch_size": 2}, tokens, ample))
+    assert few < some < all_rows and some / few == pytest.approx(320 / (2 * made().rollout.max_new_tokens), rel=0.01)
     assert phases(model={"grad_checkpoint": True})[learning].peak < 0.6 * plain[learning].peak
     assert phases(precision="bf16")[learning].passing["activations"] < plain[learning].passing["activations"]
     longer = phases(rollout={"experience_batch_size": 64, "max_length": 400, "max_new_tokens": 64})

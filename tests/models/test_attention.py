@@ -119,8 +119,12 @@ def test_bfloat16_on_a_cpu_takes_it_and_is_near_float32(family) -> None:
         assert (mine - theirs).norm() < 0.05 * theirs.norm() + 1e-4
 
 
-def test_float32_and_masks_and_long_sequences_keep_pytorchs_kernel(monkeypatch) -> None:
+def test_padded_rows_in_float32_or_with_masks_or_long_keep_pytorchs_kernel(monkeypatch) -> None:
     actor = Actor(tiny_model())
+    with Kernels() as kernels:
+        actor(batch())
+    assert kernels.calls == 0  # without padding, in blocks
+    actor.keep_padding()
     with Kernels() as kernels:
         actor(batch())
     assert kernels.calls == 2  # layers

@@ -5,9 +5,10 @@ import torch
 from supervised_harness import reward_model
 from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
 
+from rlvr.models import attention, padding_free
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
-from rlvr.models.batch import collate
+from rlvr.models.batch import SequenceBatch, collate
 from rlvr.models.critic import Critic
 from rlvr.models.padding_free import can_run_padding_free, is_worth_it, padding_free_hidden_states
 
@@ -79,6 +80,46 @@ def test_a_groups_gradients_add_up_where_they_begin_alike(dtype, exact_norms) ->
     error = (shared - exact).norm() / exact.norm()
     bound = 1e-12 if dtype == torch.float64 else (gradient(dtype, False) - exact).norm() / exact.norm()
     assert error <= 1.1 * bound
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_shared_beginning_is_kept_once_for_the_backward_pass(blocks, monkeypatch) -> None:
+    """What a pass keeps goes by the tokens that are computed, as the memory estimate has it, not by the rows they are laid out in."""
+    if not blocks:  # as on a GPU
+        monkeypatch.setattr(attention, "dtype_of_products", lambda *given: None)
+    decoder, beginning = tiny_model().base_model, torch.arange(60) % VOCAB
+
+    def kept(batch: SequenceBatch) -> float:
+        """Bytes for each token that is computed."""
+        found: dict[int, torch.UntypedStorage] = {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            found[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            states = padding_free_hidden_states(decoder, batch)
+        weights = {p.untyped_storage()._cdata for p in decoder.parameters()} | {states.untyped_storage()._cdata}
+        return sum(storage.nbytes() for cdata, storage in found.items() if cdata not in weights) / batch.tokens
+
+    shared = collate([beginning] * 40, [torch.tensor([i % VOCAB, i // VOCAB]) for i in range(40)])
+    alone = collate([(beginning + i) % VOCAB for i in (1, 2)], [torch.arange(5), torch.arange(15)])
+    assert alone.tokens == 140 and 100 < shared.tokens < 145
+    assert kept(shared) < 1.1 * kept(alone)
+
+
+def test_rows_longer_than_a_piece_ask_piece_by_piece(monkeypatch) -> None:
+    """Rows of 2 to 61 tokens in pieces of 16, two of which begin alike, in float64."""
+    monkeypatch.setattr(padding_free, "PIECE", 16)
+    model = tiny_model().double()
+    rows = [torch.randint(2, VOCAB, (n,), generator=torch.Generator().manual_seed(n)) for n in (61, 2, 33, 48)]
+    rows.append(torch.cat([rows[0][:40], rows[2][:7]]))
+    batch = collate([row[:1] for row in rows], [row[1:] for row in rows])
+    assert max(block.queries for block in padding_free._Layout.of(batch).blocks.blocks) == 16
+    states = padding_free_hidden_states(model.base_model, batch)
+    for row, mine in zip(rows, states, strict=True):
+        alone = model.base_model(row[None], use_cache=False).last_hidden_state[0]
+        torch.testing.assert_close(mine[: len(row)], alone, rtol=1e-10, atol=1e-10)
 
 
 def test_equal_beginnings_are_found() -> None:
