@@ -117,7 +117,11 @@ class _Case:
         """Most response tokens of a pass that learns. Rows that begin alike fill it with little else."""
         t, response = self.config.train, self.lengths.response
         rows = micro_batch_rows(self.config, self.world_size, 1)
-        return rows * response if t.micro_batch_tokens is None else min(rows * response, max(t.micro_batch_tokens, response))
+        return (
+            rows * response
+            if t.micro_batch_tokens is None
+            else min(rows * response, max(t.micro_batch_tokens, response))
+        )
 
     def chunk(self, tokens: int) -> int:
         """Of so many response tokens, those whose logits exist at once."""
@@ -286,7 +290,7 @@ def _scoring(case: _Case, roles: list[RoleMemory], models: dict[str, Footprint])
     }
     if case.config.parallel.plugin == "3d":  # which gathers actor and critic to score, too
         count = sum(role.count for role in roles if role.name not in FROZEN)
-        passing["whole weights"] = count * actor.precision.computes.itemsize
+        passing["whole weights"] = count * models["actor"].precision.computes.itemsize
     return passing
 
 
@@ -294,7 +298,9 @@ def _learning(case: _Case, role: str, model: Footprint) -> dict[str, int]:
     tokens = case.lengths.total
     rows = micro_batch_rows(case.config, case.world_size, tokens)
     passing = _decoder_learning(model, rows, tokens, case.config.model.grad_checkpoint)
-    return passing | (_head_learning(model, case.chunk(case.responses_of_a_pass), case.on_gpu) if role == "actor" else {})
+    return passing | (
+        _head_learning(model, case.chunk(case.responses_of_a_pass), case.on_gpu) if role == "actor" else {}
+    )
 
 
 def _gradients_beside(role: RoleMemory, passing: dict[str, int], config: "Config | AnyConfig", world_size: int) -> int:

@@ -157,7 +157,8 @@ class _AttentionInBlocks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        return *attend_backward(*ctx.saved_tensors, ctx.blocks, ctx.scale, d_out), None, None
+        query, key, value = ctx.saved_tensors
+        return *attend_backward(query, key, value, ctx.blocks, ctx.scale, d_out), None, None
 
 
 # Without autograd. Scores exist for one part of a block at a time. Products are of [m, G * Q, D] queries and [m, K, D] keys and

@@ -1,11 +1,11 @@
-"""Norms and gates of decoder layers that keep less for the backward pass, in bfloat16 autocast on a CPU.
+"""Norms and gates of decoder layers that keep less for the backward pass, on a CPU in float32 and in bfloat16 autocast.
 
-A Llama layer keeps 30 KB of each token for the backward pass (SmolLM2-135M): among it the float32 steps of its norms, what each
-projection's autocast rounds anew, and silu(gate). Here a norm keeps its input and one number a token and rounds its result
-once, and a gate keeps its two inputs: 22 KB. What is computed forward is the same, bit for bit; gradients of norms differ by
-rounding.
+A Llama layer keeps 36 KB of each token for the backward pass (SmolLM2-135M in bfloat16; 45 in float32): among it the float32 steps of
+its norms, what each projection's autocast rounds anew, and silu(gate). Here a norm keeps its input and one number a token and rounds
+its result once, and a gate keeps its two inputs: 25 KB (34). What is computed forward is the same, bit for bit; gradients of
+norms differ by rounding.
 
-Everywhere else (float32, GPUs, models cast by a plugin, other architectures) modules run as they are.
+Everywhere else (GPUs, models cast by a plugin, other architectures) modules run as they are.
 """
 
 from types import MethodType
@@ -15,13 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.overrides import has_torch_function
 
+SILU = ("SiLU", "SiLUActivation")
+"""PyTorch's, and that of transformers from 5 on."""
 FAMILIES = ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3")
 """Of transformers, whose norm is `weight * x / rms(x)`, read by projections alone, and whose MLP is `down(silu(gate) * up)`."""
 
 
 def make_lean(model: nn.Module) -> None:
-    """Let the decoder layers of a known architecture run their norms and gates so, under bfloat16 autocast on a CPU."""
+    """Let the decoder layers of a known architecture run their norms and gates so."""
     for module in model.modules():
         family = _family(module, "DecoderLayer")
         if family is None:
@@ -30,7 +33,7 @@ def make_lean(model: nn.Module) -> None:
         for name in ("input_layernorm", "post_attention_layernorm"):  # not the last norm: heads read it in float32
             if _family(parts.get(name), "RMSNorm") == family:
                 parts[name].forward = MethodType(_norm_forward, parts[name])
-        if _family(parts.get("mlp"), "MLP") == family and isinstance(parts["mlp"].act_fn, nn.SiLU):
+        if _family(parts.get("mlp"), "MLP") == family and type(parts["mlp"].act_fn).__name__ in SILU:
             parts["mlp"].forward = MethodType(_mlp_forward, parts["mlp"])
 
 
@@ -39,34 +42,42 @@ def _family(module: nn.Module | None, kind: str) -> str | None:
     return name.removesuffix(kind) if name in {family + kind for family in FAMILIES} else None
 
 
-def _applies(x: Tensor) -> bool:
-    return (
-        x.device.type == "cpu"
-        and torch.is_autocast_enabled("cpu")
-        and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    )
+def _read_in(x: Tensor) -> torch.dtype | None:
+    """The type in which projections read a layer's states on a CPU; None of another than float32 and bfloat16, and elsewhere."""
+    if x.device.type != "cpu":
+        return None
+    autocast = torch.is_autocast_enabled("cpu")
+    dtype = torch.get_autocast_dtype("cpu") if autocast else x.dtype
+    return dtype if dtype == (torch.bfloat16 if autocast else torch.float32) else None
 
 
 def _norm_forward(self: Any, hidden_states: Tensor) -> Tensor:
-    if not _applies(hidden_states) or hidden_states.dtype != torch.float32 or self.weight.dtype != torch.float32:
+    dtype, weight = _read_in(hidden_states), self.weight
+    # Plugins that cut weights have classes of their own for them, and must be asked.
+    if (
+        dtype is None
+        or hidden_states.dtype != torch.float32
+        or weight.dtype != torch.float32
+        or has_torch_function((weight,))
+    ):
         return type(self).forward(self, hidden_states)
-    return _Norm.apply(hidden_states, self.weight, self.variance_epsilon)
+    return _Norm.apply(hidden_states, weight, self.variance_epsilon, dtype)
 
 
 def _mlp_forward(self: Any, x: Tensor) -> Tensor:
-    if not _applies(x):
+    if _read_in(x) is None:
         return type(self).forward(self, x)
     return self.down_proj(_Gate.apply(self.gate_proj(x), self.up_proj(x)))
 
 
 class _Norm(torch.autograd.Function):
-    """[..., H] float32 to bfloat16, as projections would round it. Source: Zhang and Sennrich, arXiv:1910.07467, eq. 4."""
+    """[..., H] float32 to `dtype`, as projections would round it. Source: Zhang and Sennrich, arXiv:1910.07467, eq. 4."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
         scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon)
         ctx.save_for_backward(x, weight, scale)
-        return (x * scale).mul_(weight).to(torch.bfloat16)
+        return (x * scale).mul_(weight).to(dtype)
 
     @staticmethod
     @once_differentiable
@@ -76,9 +87,9 @@ class _Norm(torch.autograd.Function):
         d_weight = None
         if ctx.needs_input_grad[1]:
             d_weight = (given * normed).flatten(0, -2).sum(0)
-        pulled = given.mul_(weight)
+        pulled = given * weight  # not in its place: a gradient in float32 is another's, too
         along = torch.linalg.vecdot(pulled, normed).div_(x.size(-1)).unsqueeze(-1)
-        return pulled.sub_(normed.mul_(along)).mul_(scale), d_weight, None
+        return pulled.sub_(normed.mul_(along)).mul_(scale), d_weight, None, None
 
 
 class _Gate(torch.autograd.Function):

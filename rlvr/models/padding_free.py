@@ -265,8 +265,9 @@ class _AttentionOfTokens(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         laid = ctx.laid
-        given, d_out = laid.lay_out(*ctx.saved_tensors), laid.back.add_up(d_out)
-        gradients = attention.attend_backward(*given, laid.blocks, ctx.scale, d_out)
+        query, key, value = laid.lay_out(*ctx.saved_tensors)
+        d_out = laid.back.add_up(d_out)
+        gradients = attention.attend_backward(query, key, value, laid.blocks, ctx.scale, d_out)
         choices = (laid.queries, laid.keys, laid.keys)
         return *(choice.add_up(x) for choice, x in zip(choices, gradients, strict=True)), None, None
 

@@ -8,6 +8,7 @@ from rlvr.config import from_dict
 from rlvr.memory.estimate import Lengths, cache_columns, estimate, micro_batch_rows
 from rlvr.memory.footprint import Footprint
 from rlvr.memory.usage import readable
+from rlvr.models.backbone import prepare
 from rlvr.models.tiny import build_tiny_model, build_tiny_tokenizer
 from rlvr.rollout.kv_cache import PreallocatedCache
 
@@ -29,7 +30,7 @@ def made(**sections):
 def test_weights_and_saved_tensors_are_those_of_a_real_model(family: str, tmp_path) -> None:
     from tiny_models import tiny_model
 
-    real = tiny_model(family)
+    real = prepare(tiny_model(family), grad_checkpoint=False)
     real.save_pretrained(tmp_path)
     footprint = Footprint(str(tmp_path), Precision())
     assert footprint.parameters == sum(p.numel() for p in real.parameters())
@@ -127,7 +128,9 @@ def test_phases_follow_the_settings() -> None:
     assert phases(train=tokens)[learning].passing["activations"] < plain[learning].passing["activations"] / 10
     # 320 tokens may be two whole rows, or the responses of many that begin alike.
     ample = {"train_batch_size": 32, "micro_batch_tokens": 10**6}
-    few, some, all_rows = (phases(train=t)[learning].passing["logits"] for t in ({"train_batch_size": 2}, tokens, ample))
+    few, some, all_rows = (
+        phases(train=t)[learning].passing["logits"] for t in ({"train_batch_size": 2}, tokens, ample)
+    )
     assert few < some < all_rows and some / few == pytest.approx(320 / (2 * made().rollout.max_new_tokens), rel=0.01)
     assert phases(model={"grad_checkpoint": True})[learning].peak < 0.6 * plain[learning].peak
     assert phases(precision="bf16")[learning].passing["activations"] < plain[learning].passing["activations"]
