@@ -75,9 +75,10 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon)
+        normed = x * x
+        scale = torch.rsqrt(normed.mean(-1, keepdim=True) + epsilon)
         ctx.save_for_backward(x, weight, scale)
-        return (x * scale).mul_(weight).to(dtype)
+        return torch.mul(x, scale, out=normed).mul_(weight).to(dtype)
 
     @staticmethod
     @once_differentiable
