@@ -213,7 +213,7 @@ def memory_lines(memory: Estimate, launch: Launch, parallel: ParallelConfig, cut
         passing = ", ".join(f"{name} {readable(size)}" for name, size in phase.passing.items() if size)
         yield f"  {phase.name:<20}{readable(phase.peak):>12}{readable(phase.held):>12}  {passing}"
     needed = needed_bytes(memory, launch.device.type != "cpu")
-    yield f"  with libraries, and gaps that varying lengths leave, the process takes about {readable(needed)}: what --memory_limit bounds"
+    yield f"  with libraries, and gaps that freed tensors leave, the process takes about {readable(needed)}: what --memory_limit bounds"
     if cut is not None:
         yield f"  {cut}"
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if launch.device.type == "cpu" else 1
