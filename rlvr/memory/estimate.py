@@ -116,12 +116,8 @@ class _Case:
     def responses_of_a_pass(self) -> int:
         """Most response tokens of a pass that learns. Rows that begin alike fill it with little else."""
         t, response = self.config.train, self.lengths.response
-        rows = micro_batch_rows(self.config, self.world_size, 1)
-        return (
-            rows * response
-            if t.micro_batch_tokens is None
-            else min(rows * response, max(t.micro_batch_tokens, response))
-        )
+        most = micro_batch_rows(self.config, self.world_size, 1) * response
+        return most if t.micro_batch_tokens is None else min(most, max(t.micro_batch_tokens, response))
 
     def chunk(self, tokens: int) -> int:
         """Of so many response tokens, those whose logits exist at once."""
@@ -282,15 +278,15 @@ def cache_columns(lengths: Lengths) -> int:
 
 
 def _scoring(case: _Case, roles: list[RoleMemory], models: dict[str, Footprint]) -> dict[str, int]:
-    rows = case.rows
-    logits = case.chunk(rows * case.lengths.response) * models["actor"].vocabulary
+    actor, rows = models["actor"], case.rows
+    logits = case.chunk(rows * case.lengths.response) * actor.vocabulary
     passing = {
         "activations": max(model.inference_bytes(rows, case.lengths.total) for model in models.values()),
         "logits": LOGITS_FORWARD * _logits_at_once(logits, case.on_gpu) * FLOAT32,
     }
     if case.config.parallel.plugin == "3d":  # which gathers actor and critic to score, too
         count = sum(role.count for role in roles if role.name not in FROZEN)
-        passing["whole weights"] = count * models["actor"].precision.computes.itemsize
+        passing["whole weights"] = count * actor.precision.computes.itemsize
     return passing
 
 
@@ -298,9 +294,9 @@ def _learning(case: _Case, role: str, model: Footprint) -> dict[str, int]:
     tokens = case.lengths.total
     rows = micro_batch_rows(case.config, case.world_size, tokens)
     passing = _decoder_learning(model, rows, tokens, case.config.model.grad_checkpoint)
-    return passing | (
-        _head_learning(model, case.chunk(case.responses_of_a_pass), case.on_gpu) if role == "actor" else {}
-    )
+    if role == "actor":
+        passing |= _head_learning(model, case.chunk(case.responses_of_a_pass), case.on_gpu)
+    return passing
 
 
 def _gradients_beside(role: RoleMemory, passing: dict[str, int], config: "Config | AnyConfig", world_size: int) -> int:

@@ -41,9 +41,7 @@ def memory_bytes(text: str) -> int:
 def needed_bytes(memory: Estimate, on_gpu: bool) -> int:
     """What a process takes by this estimate, with what is no tensor."""
     gaps = GAPS[on_gpu]
-    return RUNTIME[on_gpu] + max(
-        phase.peak + int(gaps * phase.passing.get("activations", 0)) for phase in memory.phases
-    )
+    return RUNTIME[on_gpu] + max(phase.peak + int(gaps * phase.passing["activations"]) for phase in memory.phases)
 
 
 def fit_memory(config: AnyConfig, world_size: int, device: torch.device) -> str | None:

@@ -300,8 +300,8 @@ def _attention(
         blocks, scale = layout.blocks, attention.scale_of(query, kwargs)
         return _AttentionOfTokens.apply(*(x.to(dtype) for x in tokens), blocks, scale)[None], None
     attend = partial(_padded_attention, module, layout, kwargs)
-    keeps = torch.is_grad_enabled()
-    return (checkpoint(attend, *tokens, use_reentrant=False) if keeps else attend(*tokens))[None], None
+    draws = bool(kwargs.get("dropout"))  # or else no random state need be kept
+    return checkpoint(attend, *tokens, use_reentrant=False, preserve_rng_state=draws)[None], None
 
 
 def _padded_attention(

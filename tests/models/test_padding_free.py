@@ -5,6 +5,7 @@ import torch
 from supervised_harness import reward_model
 from tiny_models import FAMILIES, VOCAB, ragged, tiny_model
 
+from rlvr.memory.footprint import _counting
 from rlvr.models import attention, padding_free
 from rlvr.models.actor import Actor
 from rlvr.models.backbone import prepare
@@ -91,16 +92,11 @@ def test_a_shared_beginning_is_kept_once_for_the_backward_pass(blocks, monkeypat
 
     def kept(batch: SequenceBatch) -> float:
         """Bytes for each token that is computed."""
-        found: dict[int, torch.UntypedStorage] = {}
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            found[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        with _counting(decoder) as count:
             states = padding_free_hidden_states(decoder, batch)
-        weights = {p.untyped_storage()._cdata for p in decoder.parameters()} | {states.untyped_storage()._cdata}
-        return sum(storage.nbytes() for cdata, storage in found.items() if cdata not in weights) / batch.tokens
+            kept_bytes = count()
+            del states  # only now: while they live, so do the tensors
+        return kept_bytes / batch.tokens
 
     shared = collate([beginning] * 40, [torch.tensor([i % VOCAB, i // VOCAB]) for i in range(40)])
     alone = collate([(beginning + i) % VOCAB for i in (1, 2)], [torch.arange(5), torch.arange(15)])
