@@ -16,7 +16,8 @@ STUCK = """
 import signal, sys, time
 from rlvr.boost import signals
 signals.SAME_REQUEST_S, signals.GRACE_S = 0.2, 0.1
-signal.signal(signal.SIGTERM, lambda *_: None)
+for number in (signal.SIGINT, signal.SIGTERM):  # a main thread that has not begun to wait yet would run Python's own
+    signal.signal(number, lambda *_: None)
 with signals.second_signal_ends():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     print("stuck", flush=True)
