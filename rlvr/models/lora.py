@@ -17,7 +17,6 @@ from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from types import MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -101,30 +100,6 @@ def _inject(model: PreTrainedModel, config: Any, name: str, seed: int) -> None:
             import_peft().inject_adapter_in_model(config, model, adapter_name=name)
     except ValueError as error:
         raise UserError(f"LoRA does not fit {type(model).__name__}: {error} Modules: {_listed(model)}") from None
-    for layer in _layers(model):
-        if isinstance(getattr(layer, "base_layer", None), nn.Linear):
-            layer.forward = MethodType(_add_in_place, layer)
-
-
-def _add_in_place(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The forward pass of peft's `Linear`, [..., out] from [..., in], which adds to the base layer's result where that stands.
-
-    peft makes three more tensors as large, for a moment each, and a CPU's allocator fills the gaps that they leave with smaller
-    ones that stay: a pass of SmolLM2-135M that keeps 2.1 GiB took 5.0, and takes 3.4 this way. Whatever is not the plain case of one
-    adapter goes peft's way.
-    """
-    name, *others = self.active_adapters
-    plain = name in self.lora_A and not (others or self.merged or self.disable_adapters or args or kwargs)
-    if not plain or name in self.lora_variant or not isinstance(self.lora_dropout[name], nn.Identity):
-        return type(self).forward(self, x, *args, **kwargs)
-    up = self.lora_B[name]
-    if up.bias is not None or type(up.weight) is not nn.Parameter:  # such as a plugin's that is not whole
-        return type(self).forward(self, x)
-    rows = x.flatten(0, -2)  # autograd takes a sum into a view apart again
-    out = self.base_layer(rows)
-    low = self.lora_A[name](self._cast_input_dtype(rows, self.lora_A[name].weight.dtype))
-    out.addmm_(low.to(out.dtype), up.weight.t().to(out.dtype), alpha=self.scaling[name])
-    return out.unflatten(0, x.shape[:-1])
 
 
 def keep_start(model: PreTrainedModel) -> None:
