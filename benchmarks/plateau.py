@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.sides.report import RESULTS, in_words, machine
 
-SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000)
+SHOWN = (1, 2, 3, 4, 5, 10, 20, 50, 100, 200, 300, 500, 1000)
 
 
 def peaks(rows: Sequence[dict[str, float]]) -> list[float]:
@@ -30,10 +30,11 @@ def peaks(rows: Sequence[dict[str, float]]) -> list[float]:
 
 def lines(command: Sequence[str], found: Sequence[float], resident: Sequence[float]) -> list[str]:
     """The report in Markdown."""
-    table = ["| row | peak so far, GiB | held then, GiB |", "|---|---|---|"]
+    table = ["| row | peak so far, GiB | held then, GiB | growth of the peak from here |", "|---|---|---|---|"]
     for number in sorted({n for n in SHOWN if n <= len(found)} | {len(found)}):
         held = f"{resident[number - 1] / 2**30:.2f}" if resident else ""
-        table.append(f"| {number} | {found[number - 1] / 2**30:.2f} | {held} |")
+        peak = found[number - 1]
+        table.append(f"| {number} | {peak / 2**30:.2f} | {held} | {found[-1] / peak - 1:.1%} |")
     return ["# plateau", "", in_words(machine()), "", f"`rlvr {' '.join(command)}`", "", *table, "", verdict(found)]
 
 
