@@ -187,8 +187,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
         options: _Options = ctx.options
         if d_logprobs is None:
             d_logprobs = torch.zeros_like(entropy)
-        d_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
-        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+        d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        d_weight = None
         d_bias = torch.zeros_like(bias, dtype=entropy.dtype) if ctx.needs_input_grad[2] else None
         # [n, V] of a whole chunk in the head's precision: element-wise work goes over blocks of it, but matrices are
         # multiplied once for each chunk.
@@ -204,13 +204,15 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 d_z[block.start - part.start : block.stop - part.start] = of_block
             if d_hidden is not None:
                 d_hidden[part] = d_z @ weight  # [n, V] x [V, H]
-            if d_weight is not None:
+            if ctx.needs_input_grad[1]:
                 of_chunk = d_z.T @ hidden[part]  # [V, n] x [n, H]
                 # A chunk that is alone needs no more precision than it has.
-                d_weight = of_chunk if part.start == 0 else d_weight.to(entropy.dtype).add_(of_chunk)
+                d_weight = of_chunk if d_weight is None else d_weight.to(entropy.dtype).add_(of_chunk)
+        if ctx.needs_input_grad[1]:
+            d_weight = torch.zeros_like(weight) if d_weight is None else d_weight.to(weight.dtype)
         return (
             d_hidden,
-            None if d_weight is None else d_weight.to(weight.dtype),
+            d_weight,
             None if d_bias is None else d_bias.to(bias.dtype),
             None,
             None,
