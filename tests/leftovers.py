@@ -10,7 +10,7 @@ import psutil
 MARK = "RLVR_TESTS_OF"  # in the environment of this process and of all that it and they start
 # These serve one interpreter and end with it: the reader of difficult golds, Python's own, and what forks ranks for tests.
 LASTING = ("rewards.maths.fallback", "multiprocessing.resource_tracker", "multiprocessing.forkserver", "tests.ranks")
-GRACE_S = 10.0
+GRACE_S = 60.0
 
 
 def mark() -> None:
@@ -32,6 +32,14 @@ def marked() -> set[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """False of a zombie, which has only to be collected by whoever inherited it."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def lasting(process: psutil.Process) -> bool:

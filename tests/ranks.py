@@ -47,7 +47,7 @@ class Ranks:
         commands: Sequence[Sequence[object]],
         environment: Mapping[str, str] | None = None,
         folder: Path = ROOT,
-        limit_s: float = 250.0,
+        limit_s: float = 800.0,
     ) -> list[Ended]:
         """A process for each of the commands; they are one process group if they are several.
 

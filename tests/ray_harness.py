@@ -80,11 +80,18 @@ def cluster() -> Iterator[Cluster]:
     os.environ["RAY_AUTH_MODE"] = "disabled"  # else it leaves a token in the home folder
     try:
         options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-        ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
+        for tries_left in (2, 1, 0):  # Ray gives its own processes 30 s to start, whatever else the machine does
+            try:
+                ray.init(address="local", num_cpus=24, _temp_dir=folder, object_store_memory=100 * 2**20, **options)
+                break
+            except Exception as error:
+                if "during startup" not in str(error) or not tries_left:
+                    raise
+                ray.shutdown()
         yield connect(base_config().ray, 1)
         ray.shutdown()
         # A process that was just starting sees only after its imports that nobody needs it.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while left := [process for process in leftovers.marked() - before if not leftovers.lasting(process)]:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)

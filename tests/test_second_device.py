@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, clean_env: dict[str, str]) 
     """Where the worker's runs are."""
     where = tmp_path_factory.mktemp("second")
     done = subprocess.run(
-        [sys.executable, str(WORKER), str(where)], env=clean_env, capture_output=True, text=True, timeout=290
+        [sys.executable, str(WORKER), str(where)], env=clean_env, capture_output=True, text=True, timeout=800
     )
     assert (where / "found.json").exists(), done.stdout[-2000:] + done.stderr[-3000:]
     return where

@@ -251,7 +251,8 @@ class ForkServerLauncher:
         """End the fork server and, with it, all workers."""
         self.sock.close()
         try:
-            self.process.popen.wait(_END_S)
+            # What functions started in sessions of their own dies only by the fork server, which on a busy machine needs a while.
+            self.process.popen.wait(10 * _END_S if self.mode else _END_S)
         except subprocess.TimeoutExpired:  # it is loading a plugin
             pass
         self.process.end()

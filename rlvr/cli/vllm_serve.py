@@ -80,8 +80,18 @@ def _run(command: list[str]) -> None:
     from rlvr.rollout.vllm import CPU_CACHE_GIB
 
     given = {"VLLM_CPU_KVCACHE_SPACE": str(CPU_CACHE_GIB)} | os.environ | {"VLLM_SERVER_DEV_MODE": "1"}
+    server, stopped = None, False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+        if server is not None:
+            server.terminate()
+
+    signal.signal(signal.SIGTERM, stop)  # before it starts: nobody would end it otherwise
     server = subprocess.Popen(command, env=given)
-    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    if stopped:
+        server.terminate()
     try:
         status = server.wait()
     except KeyboardInterrupt:  # the server has been sent it, too

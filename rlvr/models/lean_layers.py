@@ -26,7 +26,7 @@ def make_lean(model: nn.Module) -> None:
     """Let the decoder layers of a known architecture run their norms and gates so, and adapters wherever they are."""
     for module in model.modules():
         if hasattr(module, "lora_A") and isinstance(getattr(module, "base_layer", None), nn.Linear):
-            module.forward = MethodType(_adapted_forward, module)  # type: ignore[method-assign]
+            module.forward = MethodType(_adapted_forward, module)
         family = _family(module, "DecoderLayer")
         if family is None:
             continue

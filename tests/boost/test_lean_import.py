@@ -28,7 +28,7 @@ print(type(booster_model.unwrap()).__name__, type(booster_model.unwrap(unwrap_pe
 
 def test_a_process_group_loads_no_peft_and_recognises_an_adapter_later(clean_env: dict[str, str]) -> None:
     out = subprocess.run(
-        [sys.executable, "-c", PLAIN_THEN_LORA], capture_output=True, text=True, check=True, env=clean_env, timeout=200
+        [sys.executable, "-c", PLAIN_THEN_LORA], capture_output=True, text=True, check=True, env=clean_env, timeout=800
     )
     assert out.stdout.splitlines() == ["[]", "PeftUnwrapMixin PeftModel"]
 

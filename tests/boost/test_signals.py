@@ -35,8 +35,14 @@ def test_a_process_that_hangs_ends_at_the_second(signum, clean_env) -> None:
         process.send_signal(signum)
         time.sleep(0.5)
         assert process.poll() is None  # the first lets it save
-        process.send_signal(signum)
-        assert process.wait(20) == 128 + signum
+        for _ in range(120):  # one that comes too soon counts as the first again
+            process.send_signal(signum)
+            try:
+                process.wait(0.5)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        assert process.wait(1) == 128 + signum
         assert "ended by a second" in process.stderr.read()
     finally:
         process.kill()
@@ -44,13 +50,13 @@ def test_a_process_that_hangs_ends_at_the_second(signum, clean_env) -> None:
 
 
 def test_the_first_is_acknowledged_the_second_raises(monkeypatch, capfd) -> None:
-    monkeypatch.setattr(signals, "SAME_REQUEST_S", 0.2)
+    monkeypatch.setattr(signals, "SAME_REQUEST_S", 60.0)
     with InterruptGuard() as guard:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # torchrun's copy of the same Ctrl-C
         assert guard.requested
         assert capfd.readouterr().err.count("press Ctrl-C again to stop at once") == 1
-        time.sleep(0.3)
+        monkeypatch.setattr(signals, "SAME_REQUEST_S", 0.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -45,7 +45,7 @@ COMMAND = [sys.executable, "-m", "rlvr", "vllm-serve"]
 
 
 def test_vllm_is_started_with_what_training_needs(stand_in, tmp_path, tiny_cache) -> None:
-    done = subprocess.run([*COMMAND, "tiny", "--port", "8123", "--dtype", "float32"], env=stand_in, timeout=120)
+    done = subprocess.run([*COMMAND, "tiny", "--port", "8123", "--dtype", "float32"], env=stand_in, timeout=800)
     said = json.loads((tmp_path / "said.json").read_text())
     option, folder, *flags = said["words"]
     assert done.returncode == 0 and option == "--model" and said["dev"] == "1"
@@ -55,7 +55,7 @@ def test_vllm_is_started_with_what_training_needs(stand_in, tmp_path, tiny_cache
 
 
 def test_its_failure_is_ours(stand_in, tmp_path, tiny_cache) -> None:
-    assert subprocess.run([*COMMAND, "tiny", "--fail"], env=stand_in, timeout=120).returncode == 3
+    assert subprocess.run([*COMMAND, "tiny", "--fail"], env=stand_in, timeout=800).returncode == 3
 
 
 def test_kill_ends_the_server(stand_in, tmp_path, tiny_cache) -> None:

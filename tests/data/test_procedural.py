@@ -168,7 +168,7 @@ def test_verifiers_run_in_workers() -> None:
 def test_workers_import_the_tasks_before_any_deadline() -> None:
     [problem] = read_problems(["reasoning_gym:chain_sum"], limit=1)
     right = Sample(f"<answer>{problem.answer}</answer>", problem.answer, columns=problem.columns)
-    with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, timeout_s=1.0, max_failed_share=1.0) as pool:
+    with RewardPool([resolve("reasoning_gym_reward_fn")], workers=1, timeout_s=3.0, max_failed_share=1.0) as pool:
         assert [score.value for score in pool.score([right] * 3)[0]] == [1.0] * 3
 
 

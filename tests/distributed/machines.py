@@ -93,7 +93,7 @@ def main(folder: str) -> None:
     said = {
         "other settings": m.run("--save_path", "x", of_second="--lr 2e-3 --save_interval 2"),
         "other versions": m.run("--save_path", "x", second=other_versions),
-        "asleep": m.run("--save_path", "asleep", second=in_scoring(lambda: time.sleep(12)), timeout_s=3.0),
+        "asleep": m.run("--save_path", "asleep", second=in_scoring(lambda: time.sleep(40)), timeout_s=10.0),
         "failed": m.run("--save_path", "failed", second=in_scoring(fail)),
         "own disks": m.run("--save_path", "own"),
         "own disks, resumed": m.run("--save_path", "own", "--resume"),

@@ -77,7 +77,7 @@ def results(tmp_path_factory, clean_env) -> dict[str, Any]:
     model = save_micro_model(folder / "model")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", str(WORKER)]
     done = subprocess.run(
-        [*command, str(folder), model, str(data)], env=clean_env, capture_output=True, text=True, timeout=280
+        [*command, str(folder), model, str(data)], env=clean_env, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return torch.load(folder / "results.pt", weights_only=True)

@@ -26,7 +26,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(folder, ranks) -> Said:
-    ranks.done(1, "tests.distributed.machines:main", folder, limit_s=280)
+    ranks.done(1, "tests.distributed.machines:main", folder, limit_s=800)
     return json.loads((folder / "said.json").read_text())
 
 
@@ -152,7 +152,7 @@ def test_two_agents_of_torchrun_train_over_the_network(tmp_path, clean_env) -> N
                     command, env=clean_env | card, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
                 )
             )
-        outputs = [agent.communicate(timeout=200)[0] for agent in agents]
+        outputs = [agent.communicate(timeout=800)[0] for agent in agents]
     finally:
         for agent in agents:
             agent.kill()

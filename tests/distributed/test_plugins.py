@@ -46,7 +46,7 @@ class Results(dict[int, dict[str, Any]]):
         if size == 1:
             self[1] = everything(folder)
             return self[1]
-        self.ranks.done(size, "plugins_worker:main", folder, limit_s=280)
+        self.ranks.done(size, "plugins_worker:main", folder, limit_s=800)
         self[size] = torch.load(folder / "results.pt", weights_only=True)
         return self[size]
 

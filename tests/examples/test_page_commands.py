@@ -211,7 +211,7 @@ def help_names_the_flags(line: str) -> None:
 @cache
 def help_of(*program: str) -> str:
     """What a program says of its flags. It sets up its process as it likes, so it gets one."""
-    done = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

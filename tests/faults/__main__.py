@@ -97,7 +97,7 @@ def laboratory(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[dict[str,
         else:
             kind, *words = name.split()
             sort = "".join(word for word in words if word != "x2")
-            labs[name] = Lab(kind, 2 if "x2" in words else 1, root, model, timeout_s=8.0, sort=sort)
+            labs[name] = Lab(kind, 2 if "x2" in words else 1, root, model, timeout_s=15.0, sort=sort)
     try:
         yield labs, wire
     finally:

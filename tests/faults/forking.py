@@ -78,7 +78,7 @@ class Launch:
     address: str = "127.0.0.1"
     environment: dict[str, str] = field(default_factory=dict)
     cards: Sequence[str] = ()
-    patience_s: float = 3.0
+    patience_s: float = 30.0
 
     def run(self, limit_s: float = 90.0) -> list[Ended]:
         """Start it, wait for its end, and see that no process of it is left. Whatever is left after `limit_s` is killed."""

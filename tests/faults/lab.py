@@ -58,7 +58,7 @@ ON_RAY = {
 PPO = (
     "--num_episodes 4 --experience_batch_size 64 --train_batch_size 32 --num_update_steps 1 --num_collect_steps 1 "
     "--max_new_tokens 8 --max_length 96 --max_samples 64 --eval_samples 16 --eval_interval 2 --save_interval 1 "
-    "--kl_coef 0.01 --lr 1e-3 --critic_lr 1e-3 --num_sample_generations 0 --reward_workers 1 --reward_timeout_s 0.4 "
+    "--kl_coef 0.01 --lr 1e-3 --critic_lr 1e-3 --num_sample_generations 0 --reward_workers 1 --reward_timeout_s 1.5 "
     "--reward_memory_mb 64 --max_reward_failures 0.02 --journal 9"
 )
 SUPERVISED = (

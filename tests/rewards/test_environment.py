@@ -87,7 +87,7 @@ def test_reset_may_go_wrong_too(pool) -> None:
 
 
 def test_one_that_hangs_is_ended_at_its_deadline() -> None:
-    with RewardPool([resolve_environment(f"{FILE}:Obedient")], workers=1, timeout_s=0.5) as pool:
+    with RewardPool([resolve_environment(f"{FILE}:Obedient")], workers=1, timeout_s=2.0) as pool:
         hung, other = answers(pool, [turn("hang"), turn("a")])
     assert isinstance(hung, Outcome) and hung.status == "timed_out"
     assert other.observation == "a"

@@ -151,9 +151,9 @@ def test_a_run_of_other_settings_is_refused_and_one_of_the_same_goes_on(tmp_path
 def test_sigterm_stops_the_runs_once_and_begins_no_other(tmp_path: Path, monkeypatch) -> None:
     """Stand-ins for training: they sleep, and say by which signals they were told to stop."""
     code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (print('told to stop', flush=True), time.sleep(0.5), sys.exit(143)))\n"
-        "print('training', flush=True)\ntime.sleep(120)"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'told to stop\\n'), time.sleep(0.5), sys.exit(143)))\n"
+        "os.write(1, b'training\\n')\ntime.sleep(120)"
     )
     monkeypatch.setattr(module, "command_of", lambda run, threads: [sys.executable, "-c", code])
     study, before = a_study(tmp_path), signal.getsignal(signal.SIGTERM)

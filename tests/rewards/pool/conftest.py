@@ -96,7 +96,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
 def naughty(plugin: str) -> Iterator[RewardPool]:
     """A pool of `pool_naughty` with a short deadline that takes any number of failures."""
     function = resolve(f"{plugin}:naughty")
-    with RewardPool([function], workers=2, timeout_s=0.5, memory_limit_bytes=2**28, max_failed_share=1.0) as pool:
+    with RewardPool([function], workers=2, timeout_s=1.5, memory_limit_bytes=2**28, max_failed_share=1.0) as pool:
         yield pool
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from leftovers import is_alive
 
 from rewards import Outcome, UserError, resolve
 from rewards.call import score
@@ -62,7 +63,7 @@ except FileExistsError:
 def attacks(tmp_path: Path) -> Iterator[RewardPool]:
     path = tmp_path / "attacks.py"
     path.write_text(ATTACKS)
-    with RewardPool([resolve(f"{path}:attack")], workers=2, timeout_s=2.0, max_failed_share=1.0) as pool:
+    with RewardPool([resolve(f"{path}:attack")], workers=2, timeout_s=3.0, max_failed_share=1.0) as pool:
         yield pool
 
 
@@ -114,7 +115,7 @@ def test_a_mistaken_outcome_is_told_and_names_the_function(attacks: RewardPool, 
 
 
 def test_a_fork_server_that_is_stopped_is_replaced(attacks: RewardPool, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr(launch, "ANSWER_LIMIT_S", 3.0)
     attacks.score(samples("good"))
     (server,) = [p for p in psutil.Process().children() if "rewards.pool.forkserver" in " ".join(p.cmdline())]
     workers = server.children()
@@ -123,12 +124,12 @@ def test_a_fork_server_that_is_stopped_is_replaced(attacks: RewardPool, monkeypa
         worker.kill()
     began = time.monotonic()
     (found,) = attacks.score(samples(*["good 1"] * 3, "good 2"))
-    assert [one.value for one in found] == [1.0] * 4 and time.monotonic() - began < 20
-    assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
+    assert [one.value for one in found] == [1.0] * 4 and time.monotonic() - began < 60
+    assert not is_alive(server)
 
 
 def test_an_import_that_blocks_the_fork_server_costs_a_moment(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr(launch, "ANSWER_LIMIT_S", 3.0)
     monkeypatch.setenv("BLOCKS_ONCE", str(tmp_path / "once"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -149,6 +150,6 @@ def test_an_import_that_blocks_the_fork_server_costs_a_moment(tmp_path: Path, mo
         everyone = [process for process in children(os.getpid()) if process not in others]
         assert everyone
     end = time.monotonic() + 30
-    while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in everyone) and time.monotonic() < end:
+    while any(map(is_alive, everyone)) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in everyone)
+    assert not any(map(is_alive, everyone))

@@ -41,7 +41,7 @@ def test_scores_are_those_of_a_single_process_in_order(plugin) -> None:
 @pytest.mark.parametrize(
     ("bad", "status", "said"),
     [
-        ("sleep 60", "timed_out", "timed out after 0.5"),
+        ("sleep 60", "timed_out", "timed out after 1.5"),
         ("spin 60", "timed_out", "timed out after"),
         ("regex", "timed_out", "timed out after"),
         ("raise it broke", "error", "ValueError: it broke"),
@@ -62,7 +62,7 @@ def test_a_bad_sample_among_good_ones(naughty, bad, status, said) -> None:
     outcome = scores[5].outcome
     assert outcome.status == status and outcome.stage == "naughty" and outcome.answer is None
     assert said in outcome.message and said in naughty.failures["naughty"].last
-    assert (outcome.elapsed_s >= 0.5) == (status == "timed_out")
+    assert (outcome.elapsed_s >= 1.5) == (status == "timed_out")
     assert took < 20  # and not the minute that it hangs
 
 

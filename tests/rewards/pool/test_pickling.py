@@ -143,7 +143,7 @@ def test_a_plugin_that_runs_threads_is_not_forked(tmp_path) -> None:
         "    if response == 'sleep':\n        time.sleep(60)\n"
         "    return float(os.getppid())\n"
     )
-    with RewardPool([resolve(f"{path}:parent")], workers=2, timeout_s=0.5) as pool:
+    with RewardPool([resolve(f"{path}:parent")], workers=2, timeout_s=2.0) as pool:
         (scores,) = pool.score(samples("a", "die", "sleep", "b"))
         assert [s.value for s in scores] == [os.getpid(), None, None, os.getpid()]
         assert "status 4" in scores[1].outcome.message and scores[2].outcome.status == "timed_out"
