@@ -4,12 +4,11 @@ Everything here is about CPUs; on a GPU, torch's own allocator and cuBLAS do thi
 """
 
 import ctypes
-import mmap
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 LOOKS = 8
@@ -63,7 +62,7 @@ def release_spare_memory() -> None:
     the first looks after memory was given back. Not at every call: each page that is given back is cleared by the system
     when it is next touched, which took a sixth of an episode of SmolLM2-135M.
     """
-    if (libc := _glibc()) is not None and _needs.outgrown(_resident_bytes()):
+    if (libc := _glibc()) is not None and _needs.outgrown(psutil.Process().memory_info().rss):
         libc.malloc_trim(0)
 
 
@@ -84,11 +83,6 @@ class _Needs:
 
 
 _needs = _Needs()
-
-
-def _resident_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * mmap.PAGESIZE
 
 
 @cache

@@ -276,7 +276,7 @@ def episode_line(metrics: Mapping[str, float]) -> str:
     phases = [name for name in ("rollout", "reward", "score", "update") if f"time/{name}" in metrics]
     total = sum(metrics[f"time/{name}"] for name in phases) or 1.0
     shares = " ".join(f"{name} {metrics[f'time/{name}'] / total:.0%}" for name in phases)
-    used = metrics.get("memory/device_peak_bytes", metrics.get("memory/rss_bytes"))
+    used = metrics.get("memory/device_peak_bytes", metrics.get("memory/rss_peak_bytes"))
     memory = "" if used is None else f"  {readable(used)}"
     return "  ".join(parts) + f"  | {metrics.get('time/episode', 0):.1f}s: {shares}{memory}"
 

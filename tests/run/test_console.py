@@ -119,10 +119,10 @@ def test_lines_break_between_words_on_a_terminal_and_nowhere_else(terminal: bool
     }
     plan = SimpleNamespace(num_episodes=40)
     ConsoleView(console, live=False).on_episode_end(
-        SimpleNamespace(plan=plan), 0, metrics | {"memory/rss_bytes": 2.0**30}
+        SimpleNamespace(plan=plan), 0, metrics | {"memory/rss_peak_bytes": 2.0**30}
     )
     lines = text_of(console).splitlines()
     assert " ".join(" ".join(lines).split()) == " ".join(
-        f"1/40  {episode_line(metrics | {'memory/rss_bytes': 2.0**30})}".split()
+        f"1/40  {episode_line(metrics | {'memory/rss_peak_bytes': 2.0**30})}".split()
     )
     assert (len(lines) == 1) is not terminal and (not terminal or max(map(len, lines)) <= 80)
