@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 # Ray gives its workers a low priority, with which they hardly get on beside other tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# A shell starts what it puts into the background with Ctrl-C ignored, and all that it starts inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Their tests start many processes and take longest: begun first, they don't keep one worker busy when the rest is done.
