@@ -24,6 +24,8 @@ CAN_FORK = sys.platform.startswith("linux") and hasattr(socket, "SOCK_SEQPACKET"
 MESSAGE_BYTES = 2**16
 """The largest message between the pool and the fork server."""
 _END_S = 1.0
+_END_OF_ALL_S = 10.0
+"""A fork server ends all that its workers started, in sessions of their own too, which takes a while on a busy machine."""
 KILLED = "it was killed by SIGKILL"  # as `describe_exit` has it
 ORPHANED = "the process that forked it was killed"
 
@@ -251,9 +253,8 @@ class ForkServerLauncher:
         """End the fork server and, with it, all workers."""
         self.sock.close()
         try:
-            # What functions started in sessions of their own dies only by the fork server, which on a busy machine needs a while.
-            self.process.popen.wait(10 * _END_S if self.mode else _END_S)
-        except subprocess.TimeoutExpired:  # it is loading a plugin
+            self.process.popen.wait(_END_OF_ALL_S if self.mode else _END_S)
+        except subprocess.TimeoutExpired:  # it is loading a plugin, or stuck
             pass
         self.process.end()
 

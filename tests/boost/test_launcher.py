@@ -35,9 +35,9 @@ def test_it_ends_with_a_launcher_that_is_killed(of_torchrun, ends, clean_env) ->
         [sys.executable, "-c", LAUNCHER, code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert launcher.stdout and launcher.stderr
-    said = {launcher.stdout.readline(), launcher.stdout.readline()}  # in either order
-    assert "waits\n" in said
-    rank = psutil.Process(int((said - {"waits\n"}).pop()))
+    lines = [launcher.stdout.readline(), launcher.stdout.readline()]  # in either order
+    lines.remove("waits\n")
+    rank = psutil.Process(int(lines[0]))
     os.kill(launcher.pid, signal.SIGKILL)
     said, complained = launcher.stdout.read(), launcher.stderr.read()  # until the rank has ended, too
     assert said == ("" if ends else "goes on\n")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer
 
 from rlvr.cli.main import main
-from rlvr.cli.vllm_serve import write_served_model
+from rlvr.cli.vllm_serve import _run, write_served_model
 from rlvr.models.loading import load_causal_lm, load_tokenizer
 
 STAND_IN = """
@@ -68,6 +68,23 @@ def test_kill_ends_the_server(stand_in, tmp_path, tiny_cache) -> None:
     running.send_signal(signal.SIGTERM)
     assert running.wait(30) == 0
     assert flags.count("--host") == 1 and not Path(flags[1]).exists()
+
+
+def test_kill_while_the_server_starts_ends_it_too(monkeypatch) -> None:
+    class Interrupted(subprocess.Popen):
+        """The signal comes before whoever starts the server has it."""
+
+        def __init__(self, *args, **named) -> None:
+            super().__init__(*args, **named)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before, began = signal.signal(signal.SIGTERM, lambda *_: None), time.monotonic()
+    try:
+        _run([sys.executable, "-c", "import time; time.sleep(60)"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert time.monotonic() - began < 50
 
 
 def test_the_served_model_is_the_one_that_is_trained(tmp_path, tiny_cache) -> None:

@@ -124,7 +124,7 @@ def test_a_fork_server_that_is_stopped_is_replaced(attacks: RewardPool, monkeypa
         worker.kill()
     began = time.monotonic()
     (found,) = attacks.score(samples(*["good 1"] * 3, "good 2"))
-    assert [one.value for one in found] == [1.0] * 4 and time.monotonic() - began < 60
+    assert [one.value for one in found] == [1.0] * 4 and time.monotonic() - began < 20
     assert not is_alive(server)
 
 
